@@ -33,8 +33,7 @@ impl HostId {
 
 impl PartialEq for HostId {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-            || (self.is_string() && other.is_string() && unquote(&self.0) == unquote(&other.0))
+        self.0 == other.0 || (self.is_string() && other.is_string() && unquote(&self.0) == unquote(&other.0))
     }
 }
 
@@ -75,7 +74,12 @@ impl WireId {
         if raw.first() == Some(&b'0') && raw.len() > 1 {
             return None;
         }
-        std::str::from_utf8(raw).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?.parse().ok().map(Self)
+        std::str::from_utf8(raw)
+            .ok()
+            .filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?
+            .parse()
+            .ok()
+            .map(Self)
     }
 
     /// The JSON text.

@@ -21,7 +21,10 @@ impl Span {
     #[must_use]
     pub fn new(start: usize, end: usize) -> Self {
         let clip = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
-        Self { start: clip(start), end: clip(end) }
+        Self {
+            start: clip(start),
+            end: clip(end),
+        }
     }
 
     /// The range to index the scanned bytes with.
@@ -139,13 +142,23 @@ impl<'a> Scanner<'a> {
     /// A scanner at the start of `bytes`. The caller has checked that they are UTF-8 (see [`check_utf8`]).
     #[must_use]
     pub fn new(bytes: &'a [u8], limits: JsonLimits) -> Self {
-        Self { bytes, position: 0, depth: 0, limits }
+        Self {
+            bytes,
+            position: 0,
+            depth: 0,
+            limits,
+        }
     }
 
     /// A scanner at the start of a span that an earlier scan returned.
     #[must_use]
     pub fn at(bytes: &'a [u8], span: Span, limits: JsonLimits) -> Self {
-        Self { bytes: bytes.get(..span.end as usize).unwrap_or_default(), position: span.start as usize, depth: 0, limits }
+        Self {
+            bytes: bytes.get(..span.end as usize).unwrap_or_default(),
+            position: span.start as usize,
+            depth: 0,
+            limits,
+        }
     }
 
     /// The current byte offset.
@@ -159,7 +172,11 @@ impl<'a> Scanner<'a> {
     }
 
     fn fault(&self) -> JsonFault {
-        if self.position >= self.bytes.len() { JsonFault::Truncated } else { JsonFault::Syntax(self.position) }
+        if self.position >= self.bytes.len() {
+            JsonFault::Truncated
+        } else {
+            JsonFault::Syntax(self.position)
+        }
     }
 
     /// Skips whitespace.
@@ -235,7 +252,11 @@ impl<'a> Scanner<'a> {
                         more_words.last_mut().ok_or(JsonFault::Truncated)?
                     }
                 };
-                if is_object { *word |= bit } else { *word &= !bit }
+                if is_object {
+                    *word |= bit
+                } else {
+                    *word &= !bit
+                }
                 level += 1;
                 self.position += 1;
                 self.space();
@@ -308,7 +329,10 @@ impl<'a> Scanner<'a> {
         self.position += 1;
         loop {
             let rest = self.bytes.get(self.position..).unwrap_or_default();
-            let stop = rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).ok_or(JsonFault::Truncated)?;
+            let stop = rest
+                .iter()
+                .position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f))
+                .ok_or(JsonFault::Truncated)?;
             self.position += stop;
             match self.peek() {
                 Some(b'"') => {
@@ -366,7 +390,11 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'-') {
             self.position += 1;
         }
-        if self.peek() == Some(b'0') { self.position += 1 } else { self.digits()? }
+        if self.peek() == Some(b'0') {
+            self.position += 1
+        } else {
+            self.digits()?
+        }
         if self.peek() == Some(b'.') {
             self.position += 1;
             self.digits()?;
@@ -421,7 +449,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// The first violation of the grammar, or what `item` returned.
-    pub fn array(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), JsonFault>) -> Result<Span, JsonFault> {
+    pub fn array(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonFault>,
+    ) -> Result<Span, JsonFault> {
         self.space();
         let start = self.position;
         if self.peek() != Some(b'[') {
@@ -467,7 +498,11 @@ impl<'a> Scanner<'a> {
     /// [`JsonFault::Trailing`] otherwise.
     pub fn end(&mut self) -> Result<(), JsonFault> {
         self.space();
-        if self.position < self.bytes.len() { Err(JsonFault::Trailing(self.position)) } else { Ok(()) }
+        if self.position < self.bytes.len() {
+            Err(JsonFault::Trailing(self.position))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -476,7 +511,9 @@ impl<'a> Scanner<'a> {
 /// # Errors
 /// [`JsonFault::NotUtf8`] with the offset of the first bad byte.
 pub fn check_utf8(bytes: &[u8]) -> Result<(), JsonFault> {
-    std::str::from_utf8(bytes).map(|_| ()).map_err(|e| JsonFault::NotUtf8(e.valid_up_to()))
+    std::str::from_utf8(bytes)
+        .map(|_| ())
+        .map_err(|e| JsonFault::NotUtf8(e.valid_up_to()))
 }
 
 /// The decoded text of a quoted JSON string as scanned. Lone surrogate escapes, which no Rust string can hold,
@@ -510,7 +547,10 @@ fn decode_escapes(text: &str) -> String {
                 let tail = chars.as_str();
                 let high = unit(tail).unwrap_or(0xFFFD);
                 let tail = tail.get(4..).unwrap_or_default();
-                let low = tail.strip_prefix("\\u").and_then(unit).filter(|low| (0xDC00..0xE000).contains(low));
+                let low = tail
+                    .strip_prefix("\\u")
+                    .and_then(unit)
+                    .filter(|low| (0xDC00..0xE000).contains(low));
                 if let (0xD800..0xDC00, Some(low)) = (high, low) {
                     let joined = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
                     out.push(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -579,7 +619,11 @@ pub fn members(bytes: &[u8], span: Span) -> Vec<ObjectMember> {
 /// The value of `key` in the object at `span` (the last one, should it be given twice).
 #[must_use]
 pub fn member(bytes: &[u8], span: Span, key: &str) -> Option<Span> {
-    members(bytes, span).into_iter().rev().find(|m| unquote(m.key.of(bytes)) == key).map(|m| m.value)
+    members(bytes, span)
+        .into_iter()
+        .rev()
+        .find(|m| unquote(m.key.of(bytes)) == key)
+        .map(|m| m.value)
 }
 
 /// The items of the array at `span`; empty if there is no array.
