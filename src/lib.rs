@@ -1,4 +1,5 @@
 //! manifold: one MCP server in front of many. This page is the table of contents; `ARCHITECTURE.md` says how the
 //! parts fit, `docs/life-of-a-call.md` follows one call through them.
 
+pub mod runtime;
 pub mod wire;
