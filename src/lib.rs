@@ -1,6 +1,8 @@
 //! manifold: one MCP server in front of many. This page is the table of contents; `ARCHITECTURE.md` says how the
 //! parts fit, `docs/life-of-a-call.md` follows one call through them.
 
+pub mod clock;
+pub mod crypto;
 pub mod identity;
 pub mod policy;
 pub mod runtime;
