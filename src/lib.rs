@@ -2,6 +2,7 @@
 //! parts fit, `docs/life-of-a-call.md` follows one call through them.
 
 pub mod clock;
+pub mod config;
 pub mod crypto;
 pub mod identity;
 pub mod policy;
