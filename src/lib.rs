@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod config;
 pub mod crypto;
+pub mod downstream;
 pub mod identity;
 pub mod policy;
 pub mod runtime;

@@ -1,0 +1,4 @@
+//! The MCP servers behind us.
+
+pub mod backoff;
+pub mod transport;

@@ -1,0 +1,3 @@
+//! How bytes reach a downstream and come back.
+
+pub mod child;
