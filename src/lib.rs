@@ -7,5 +7,6 @@ pub mod crypto;
 pub mod downstream;
 pub mod identity;
 pub mod policy;
+pub mod revision;
 pub mod runtime;
 pub mod wire;

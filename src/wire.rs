@@ -5,8 +5,10 @@
 
 pub mod id;
 pub mod json;
+pub mod lines;
 pub mod message;
 pub mod splice;
+pub mod sse;
 
 pub use id::{HostId, WireId};
 pub use json::{JsonFault, JsonLimits, Span};
