@@ -285,7 +285,7 @@ impl<'a> Scanner<'a> {
                     (Some(b'}'), true) | (Some(b']'), false) => {
                         self.position += 1;
                         level = top;
-                        if top % 64 == 0 && top > 0 {
+                        if top > 0 && top.is_multiple_of(64) {
                             more_words.pop();
                         }
                         if level == 0 {

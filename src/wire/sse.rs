@@ -312,8 +312,9 @@ impl SseDecoder {
         match field.as_ref() {
             b"data" => return self.take_data(value),
             b"event" => {
-                self.pending.name = Some(String::from_utf8_lossy(&value).into())
-                    .filter(|name: &Box<str>| !name.is_empty() && name.as_ref() != DEFAULT_NAME);
+                let name = String::from_utf8_lossy(&value);
+                let is_default = name.is_empty() || name == DEFAULT_NAME;
+                self.pending.name = (!is_default).then(|| name.into());
             }
             b"id" if memchr(0, &value).is_none() => {
                 self.pending.id = Some(String::from_utf8_lossy(&value).into());
