@@ -18,12 +18,7 @@ function git(repo, ...args) {
   if (done.status !== 0) throw new Error(`git ${args.join(' ')}: ${done.stderr}`);
 }
 
-/** Makes an empty working folder with documents and a repository; returns what drivers and the configuration need. */
-export function makeFleet(name) {
-  const work = join(REAL, 'work', name);
-  rmSync(work, { recursive: true, force: true });
-  const docs = join(work, 'docs');
-  const repo = join(work, 'repo');
+function fill(docs, repo) {
   mkdirSync(docs, { recursive: true });
   mkdirSync(repo, { recursive: true });
   writeFileSync(join(docs, 'hello.txt'), 'Hello, world.\nGrüße, 世界 🌍 \u2028 end.\n');
@@ -34,6 +29,19 @@ export function makeFleet(name) {
     git(repo, 'add', file);
     git(repo, 'commit', '--quiet', '--message', message);
   }
+}
+
+/**
+ * Makes an empty working folder with documents and a repository; returns what drivers and the configuration need. Given another
+ * fleet, the documents and the repository are its, for several drivers before one daemon. `tag` tells the drivers apart.
+ */
+export function makeFleet(name, other) {
+  const work = join(REAL, 'work', name);
+  rmSync(work, { recursive: true, force: true });
+  mkdirSync(work, { recursive: true });
+  const docs = other?.docs ?? join(work, 'docs');
+  const repo = other?.repo ?? join(work, 'repo');
+  if (!other) fill(docs, repo);
   const bin = (folder, command) => {
     const path = join(REAL, folder, command);
     if (!existsSync(path)) throw new Error(`${path} is missing; run tests/real/setup`);
@@ -47,7 +55,7 @@ export function makeFleet(name) {
     git: { command: bin('venv/bin', 'mcp-server-git'), args: ['--repository', repo] },
     modern: { command: process.execPath, args: [join(HERE, 'servers/modern.mjs')] },
   });
-  const fleet = { work, docs, repo, servers: servers('memory-direct.jsonl') };
+  const fleet = { tag: name, work, docs, repo, servers: servers('memory-direct.jsonl') };
   fleet.file = join(work, 'fleet.json');
   writeFileSync(fleet.file, JSON.stringify(fleet, null, 1));
   // JSON is YAML: no quoting of our own.

@@ -210,7 +210,7 @@ export function comparer(report, sides) {
 
 /** One meaningful call (or more) for each server, compared with the same call made directly. */
 export async function callScenarios(report, sides, options) {
-  const { docs, repo } = options.fleet;
+  const { docs, repo, tag } = options.fleet;
   const compare = comparer(report, sides);
   const calls = [
     ['text of any script', 'everything', 'echo', { message: 'Grüße 世界 🌍 "quoted" \\ \u2028' }],
@@ -223,8 +223,8 @@ export async function callScenarios(report, sides, options) {
     ['a file', 'filesystem', 'read_text_file', { path: `${docs}/hello.txt` }],
     ['a folder', 'filesystem', 'list_directory', { path: docs }],
     ['an absent file', 'filesystem', 'read_text_file', { path: `${docs}/absent.txt` }],
-    ['new entities', 'memory', 'create_entities', { entities: [{ name: 'Ada', entityType: 'person', observations: ['wrote programs', 'naïve 日本'] }] }],
-    ['known entities', 'memory', 'open_nodes', { names: ['Ada'] }],
+    ['new entities', 'memory', 'create_entities', { entities: [{ name: `Ada of ${tag}`, entityType: 'person', observations: ['wrote programs', 'naïve 日本'] }] }],
+    ['known entities', 'memory', 'open_nodes', { names: [`Ada of ${tag}`] }],
     ['a time', 'time', 'convert_time', { source_timezone: 'UTC', time: '12:30', target_timezone: 'Asia/Tokyo' }],
     ['an unknown zone', 'time', 'convert_time', { source_timezone: 'Nowhere/Land', time: '12:30', target_timezone: 'Asia/Tokyo' }],
     ['two commits', 'git', 'git_log', { repo_path: repo, max_count: 2 }],
@@ -331,8 +331,8 @@ export async function cancelScenario(report, sides, server, tool, args, { silent
 /** What a host answers to the questions of servers. */
 export function handlers(options) {
   return {
-    sampling: () => ({ model: 'test-model', role: 'assistant', stopReason: 'endTurn', content: { type: 'text', text: 'sampled words' } }),
-    elicitation: () => ({ action: 'accept', content: { name: 'Ada Lovelace', check: true, integer: 7 } }),
+    sampling: () => ({ model: 'test-model', role: 'assistant', stopReason: 'endTurn', content: { type: 'text', text: `sampled words for ${options.fleet.tag}` } }),
+    elicitation: () => ({ action: 'accept', content: { name: `Ada Lovelace of ${options.fleet.tag}`, check: true, integer: 7 } }),
     roots: () => ({ roots: [{ uri: pathToFileURL(options.fleet.docs).href, name: 'documents' }] }),
   };
 }

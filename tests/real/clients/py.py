@@ -71,6 +71,10 @@ class Host:
     def __init__(self, options):
         self.options, self.asked, self.told = options, [], []
 
+    def words(self, text):
+        """What this host answers, told apart from what another host before the same daemon answers."""
+        return f"{text} of {self.options.fleet['tag']}"
+
     def parameters(self, where):
         if "url" in where:
             return where["url"]
@@ -80,11 +84,11 @@ class Host:
     async def open(self, stack, where, legacy):
         async def sample(_context, params):
             self.asked.append(("sampling", params))
-            return types.CreateMessageResult(model="test-model", role="assistant", stop_reason="endTurn", content=types.TextContent(type="text", text="sampled words"))
+            return types.CreateMessageResult(model="test-model", role="assistant", stop_reason="endTurn", content=types.TextContent(type="text", text=self.words("sampled words")))
 
         async def elicit(_context, params):
             self.asked.append(("elicitation", params))
-            return types.ElicitResult(action="accept", content={"name": "Ada Lovelace", "check": True, "integer": 7})
+            return types.ElicitResult(action="accept", content={"name": self.words("Ada Lovelace"), "check": True, "integer": 7})
 
         async def roots(_context):
             self.asked.append(("roots", None))
@@ -183,7 +187,7 @@ async def scenarios(report, sides, options, legacy):
         ("an image", "everything", "get-tiny-image", {}),
         ("a file", "filesystem", "read_text_file", {"path": f"{docs}/hello.txt"}),
         ("an absent file", "filesystem", "read_text_file", {"path": f"{docs}/absent.txt"}),
-        ("new entities", "memory", "create_entities", {"entities": [{"name": "Grace", "entityType": "person", "observations": ["compiled 日本"]}]}),
+        ("new entities", "memory", "create_entities", {"entities": [{"name": f"Grace of {options.fleet['tag']}", "entityType": "person", "observations": ["compiled 日本"]}]}),
         ("a time", "time", "convert_time", {"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo"}),
         ("two commits", "git", "git_log", {"repo_path": repo, "max_count": 2}),
         ("a sum", "modern", "add", {"a": 40, "b": 2}),
@@ -240,7 +244,7 @@ async def scenarios(report, sides, options, legacy):
             host.asked.clear()
             result = await host.client.call_tool(sides.name(server, tool), arguments)
             text = json.dumps(plain(result), ensure_ascii=False)
-            expect(wanted in text, text)
+            expect((wanted if kind == "roots" else host.words(wanted)) in text, text)
             expect(kind == "roots" or [kind] == [asked for asked, _ in host.asked], str(host.asked))
         await report.check(f"{kind} reaches the host and its answer the server ({server})", work)
     if legacy:
