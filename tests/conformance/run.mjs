@@ -1,11 +1,11 @@
 // Runs the official MCP conformance suite through the built binary and judges it.
 //
-//   tests/conformance/run [--bridge] [--fixture] [--binary PATH] [ROW...]
+//   tests/conformance/run [--bridge] [--fixture] [--prepare] [--binary PATH] [ROW...]
 //
 // The glue (suite runner, fixture server, configuration templates) lives in ../shared/conformance beside the checkout (or in
 // $MANIFOLD_SHARED/conformance) and is read only: it is copied to target/conformance, where npm installs the pinned suite once. Rows are the ways the fixture stands
 // behind the gateway. `--bridge` runs the rows that cross the revision families instead, `--fixture` runs every row against the
-// fixture alone (to see that the harness works). The results are compared with expected-failures.txt: an unexpected failure, an
+// fixture alone (to see that the harness works), `--prepare` only installs. The results are compared with expected-failures.txt: an unexpected failure, an
 // unexpected pass and a scenario that did not run all fail the run. The last line is `N passed, N failed`.
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -32,11 +32,12 @@ const BRIDGE_ROWS = {
   'bridge-modern-host': { config: 'manifold.yaml', args: ['--era', 'legacy'], scenarios: { '2026-07-28': 50 } },
 };
 
-const options = { bridge: false, fixture: false, binary: join(ROOT, 'target/debug/manifold'), rows: [] };
+const options = { bridge: false, fixture: false, prepare: false, binary: join(ROOT, 'target/debug/manifold'), rows: [] };
 for (let argv = process.argv.slice(2); argv.length > 0; ) {
   const word = argv.shift();
   if (word === '--bridge') options.bridge = true;
   else if (word === '--fixture') options.fixture = true;
+  else if (word === '--prepare') options.prepare = true;
   else if (word === '--binary') options.binary = resolve(argv.shift() ?? '');
   else if (word in ROWS || word in BRIDGE_ROWS) options.rows.push(word);
   else usage(`unknown argument ${word}`);
@@ -57,7 +58,7 @@ function giveUp(problem) {
 
 function prepare() {
   if (!existsSync(join(SHARED, 'run.mjs'))) giveUp(`The conformance harness is not at ${SHARED}; it is laid beside the checkout (or where MANIFOLD_SHARED says), nothing can be run without it.`);
-  if (!options.fixture && !existsSync(options.binary)) giveUp(`There is no binary at ${options.binary}; build it first (cargo build).`);
+  if (!options.fixture && !options.prepare && !existsSync(options.binary)) giveUp(`There is no binary at ${options.binary}; build it first (cargo build).`);
   mkdirSync(WORK, { recursive: true });
   for (const name of readdirSync(SHARED)) {
     if (name !== 'node_modules' && name !== 'out') cpSync(join(SHARED, name), join(WORK, name), { recursive: true, force: true });
@@ -124,6 +125,7 @@ const expected = new Set(readFileSync(join(HERE, 'expected-failures.txt'), 'utf8
 const alone = existsSync(join(SHARED, 'baseline-fixture.json')) ? JSON.parse(readFileSync(join(SHARED, 'baseline-fixture.json'), 'utf8')) : {};
 
 prepare();
+if (options.prepare) process.exit(0);
 let passed = 0;
 let failed = 0;
 for (const name of rows) {

@@ -128,7 +128,7 @@ async function runRow(row) {
     const lines = text.split('\n').filter((line) => /^(ok|not ok) - /.test(line)).map((line) => (who ? line.replace(' - ', ` - ${who}: `) : line));
     checks.push(...lines);
     const claimed = /^# (\d+) passed, (\d+) failed$/m.exec(text);
-    if (!claimed) check(`${who ?? 'the driver'} ends with its summary`, `it ended with ${code}: ${text.slice(-1500)}`);
+    if (!claimed) check(`${who ?? 'the driver'} ends with its summary`, `it ended with ${code}: ${text.trim().split('\n').filter((line) => !/^(ok|not ok) - /.test(line)).join(' ').slice(-600)}`);
   };
   const stdio = () => ['--stdio', JSON.stringify([options.binary, 'stdio', '--config', fleet.config()])];
   if (row.endsWith('-direct')) {
