@@ -35,14 +35,25 @@ use server::Server;
 fn main() {
     let path = std::env::args().nth(1).expect("usage: fake_server SCRIPT.json");
     let text = std::fs::read_to_string(&path).expect("the script is readable");
-    let script: script::Script = serde_json::from_str(&text).unwrap_or_else(|error| panic!("script {path}: {error}"));
+    let script: script::Script =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("script {path}: {error}"));
     let server = Server::new(script);
     server.record.add("start", &serde_json::json!({ "args": std::env::args().collect::<Vec<_>>(), "cwd": std::env::current_dir().ok(),
         "env": std::env::vars().collect::<std::collections::BTreeMap<_, _>>() }));
     if server.script.grandchild {
-        let pid_file = server.script.control.join(format!("grandchild-{}", std::process::id()));
-        let line = format!("trap '' TERM INT HUP; echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 600", pid_file.display());
-        std::process::Command::new("sh").arg("-c").arg(line).spawn().expect("sh starts");
+        let pid_file = server
+            .script
+            .control
+            .join(format!("grandchild-{}", std::process::id()));
+        let line = format!(
+            "trap '' TERM INT HUP; echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 600",
+            pid_file.display()
+        );
+        std::process::Command::new("sh")
+            .arg("-c")
+            .arg(line)
+            .spawn()
+            .expect("sh starts");
     }
     match server.script.transport.as_str() {
         "stdio" => stdio(&server),
@@ -71,9 +82,14 @@ fn stdio(server: &Arc<Server>) {
             Ok(_) => {}
         }
         let whole = line.last() == Some(&b'\n');
-        let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+        let text = String::from_utf8_lossy(&line)
+            .trim_end_matches(['\n', '\r'])
+            .to_owned();
         if !whole {
-            server.record.add("violation", &serde_json::json!({ "what": "a line without its newline at the end of stdin", "raw": text }));
+            server.record.add(
+                "violation",
+                &serde_json::json!({ "what": "a line without its newline at the end of stdin", "raw": text }),
+            );
         }
         server.record.message(&session, &text, &[]);
         let server = server.clone();

@@ -24,12 +24,19 @@ struct Request {
 
 impl Request {
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
 pub fn serve(server: &Arc<Server>) {
-    let start = crate::reply::Context::outside(server, &server.open_session("start"), Arc::new(crate::reply::LineOut::new(0, 0)));
+    let start = crate::reply::Context::outside(
+        server,
+        &server.open_session("start"),
+        Arc::new(crate::reply::LineOut::new(0, 0)),
+    );
     steps::run(&start, &server.script.start);
     server.state.lock().unwrap().sessions.clear();
     let listener = TcpListener::bind(("127.0.0.1", server.script.port)).expect("the port is free");
@@ -85,7 +92,12 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         let (name, value) = line.split_once(':')?;
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let header = |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let header = |name: &str| {
+        headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.clone())
+    };
     let mut body = Vec::new();
     if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
         loop {
@@ -103,7 +115,13 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         body.resize(length, 0);
         reader.read_exact(&mut body).ok()?;
     }
-    Some(Request { method, path: path.to_owned(), query: query.to_owned(), headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Some(Request {
+        method,
+        path: path.to_owned(),
+        query: query.to_owned(),
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 /// Serves one request; false ends the connection.
@@ -111,11 +129,17 @@ fn handle(server: &Arc<Server>, socket: &TcpStream, request: &Request) -> bool {
     if request.method != "POST" {
         server.record.add("http", &json!({ "method": request.method, "path": request.path, "query": request.query, "headers": request.headers }));
     }
-    match (server.script.transport.as_str(), request.method.as_str(), request.path.as_str()) {
+    match (
+        server.script.transport.as_str(),
+        request.method.as_str(),
+        request.path.as_str(),
+    ) {
         ("http", "POST", "/mcp") => post(server, socket, request),
         ("http", "GET", "/mcp") => get(server, socket, request),
         ("http", "DELETE", "/mcp") => {
-            let ended = request.header("mcp-session-id").and_then(|id| server.state.lock().unwrap().sessions.remove(id));
+            let ended = request
+                .header("mcp-session-id")
+                .and_then(|id| server.state.lock().unwrap().sessions.remove(id));
             if let Some(session) = &ended {
                 session.ended.store(true, Ordering::SeqCst);
             }
@@ -137,8 +161,18 @@ fn handle(server: &Arc<Server>, socket: &TcpStream, request: &Request) -> bool {
 
 fn refuse(socket: &TcpStream, status: u16, id: Option<&str>, code: i64, message: &str, data: &str) -> bool {
     let id = id.unwrap_or("null");
-    let data = if data.is_empty() { String::new() } else { format!(r#","data":{data}"#) };
-    plain(socket, status, JSON, "", &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"{data}}}}}"#));
+    let data = if data.is_empty() {
+        String::new()
+    } else {
+        format!(r#","data":{data}"#)
+    };
+    plain(
+        socket,
+        status,
+        JSON,
+        "",
+        &format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"{data}}}}}"#),
+    );
     true
 }
 
@@ -147,10 +181,21 @@ fn common_faults(request: &Request) -> Option<String> {
     if !accept.contains("application/json") || !accept.contains("text/event-stream") {
         return Some(format!("Accept lacks one of the two forms: {accept}"));
     }
-    if !request.header("content-type").unwrap_or_default().starts_with(JSON) {
+    if !request
+        .header("content-type")
+        .unwrap_or_default()
+        .starts_with(JSON)
+    {
         return Some(format!("Content-Type {:?}", request.header("content-type")));
     }
-    for name in ["accept", "content-type", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name"] {
+    for name in [
+        "accept",
+        "content-type",
+        "mcp-session-id",
+        "mcp-protocol-version",
+        "mcp-method",
+        "mcp-name",
+    ] {
         if request.headers.iter().filter(|(key, _)| key == name).count() > 1 {
             return Some(format!("the header {name} twice"));
         }
@@ -194,7 +239,10 @@ fn post_modern(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
     if request.header("mcp-method") != parsed.method.as_deref() {
         faults.push("Mcp-Method differs from the body");
     }
-    let named = matches!(parsed.method.as_deref(), Some("tools/call" | "prompts/get" | "resources/read" | "tasks/get" | "tasks/update" | "tasks/cancel"));
+    let named = matches!(
+        parsed.method.as_deref(),
+        Some("tools/call" | "prompts/get" | "resources/read" | "tasks/get" | "tasks/update" | "tasks/cancel")
+    );
     if named && request.header("mcp-name").map(decode_sentinel).as_deref() != Some(parsed.name.as_str()) {
         faults.push("Mcp-Name differs from the body");
     }
@@ -214,13 +262,25 @@ fn post_modern(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
         return refuse(socket, 400, parsed.id.as_deref(), -32020, "header mismatch", "");
     }
     if meta[VERSION_KEY] != json!(MODERN) {
-        return refuse(socket, 400, parsed.id.as_deref(), -32022, "version", &json!({ "supported": [MODERN], "requested": meta[VERSION_KEY] }).to_string());
+        return refuse(
+            socket,
+            400,
+            parsed.id.as_deref(),
+            -32022,
+            "version",
+            &json!({ "supported": [MODERN], "requested": meta[VERSION_KEY] }).to_string(),
+        );
     }
     run_post(server, socket, &session, &request.body, "", false)
 }
 
 fn decode_sentinel(value: &str) -> String {
-    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else { return value.to_owned() };
+    let Some(inner) = value
+        .strip_prefix("=?base64?")
+        .and_then(|rest| rest.strip_suffix("?="))
+    else {
+        return value.to_owned();
+    };
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),
         b'a'..=b'z' => Some(byte - b'a' + 26),
@@ -249,7 +309,11 @@ fn post_legacy(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
     if parsed.method.as_deref() == Some("initialize") && script.family != "modern" {
         let session = server.open_session("session");
         server.record.message(&session, &request.body, &request.headers);
-        let header = if script.sessionless { String::new() } else { format!("mcp-session-id: {}\r\n", session.id) };
+        let header = if script.sessionless {
+            String::new()
+        } else {
+            format!("mcp-session-id: {}\r\n", session.id)
+        };
         return run_post(server, socket, &session, &request.body, &header, true);
     }
     let sent = request.header("mcp-session-id");
@@ -279,7 +343,16 @@ fn post_legacy(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
                 false
             }
             "empty" => {
-                plain(socket, 200, JSON, "", &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, id.unwrap_or("null")));
+                plain(
+                    socket,
+                    200,
+                    JSON,
+                    "",
+                    &format!(
+                        r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+                        id.unwrap_or("null")
+                    ),
+                );
                 true
             }
             "garbage" => {
@@ -287,13 +360,22 @@ fn post_legacy(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
                 true
             }
             "exit" => false,
-            "error" => refuse(socket, 400, None, -32000, "Bad Request: Server not initialized", ""),
+            "error" => refuse(
+                socket,
+                400,
+                None,
+                -32000,
+                "Bad Request: Server not initialized",
+                "",
+            ),
             code => refuse(socket, 200, id, code.parse().unwrap_or(-32000), "not now", ""),
         };
     };
     server.record.message(&session, &request.body, &request.headers);
     let version = session.version.lock().unwrap().clone();
-    if request.header("mcp-protocol-version") != version.as_deref() && version.as_deref() != Some("2025-03-26") {
+    if request.header("mcp-protocol-version") != version.as_deref()
+        && version.as_deref() != Some("2025-03-26")
+    {
         server.violation("MCP-Protocol-Version is not the session's", &request.body);
         if script.strict {
             return refuse(socket, 400, id, -32600, "protocol version", "");
@@ -303,7 +385,14 @@ fn post_legacy(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
 }
 
 /// A note or an answer gets 202, a request its reply.
-fn run_post(server: &Arc<Server>, socket: &TcpStream, session: &Arc<Session>, body: &str, headers: &str, resumable: bool) -> bool {
+fn run_post(
+    server: &Arc<Server>,
+    socket: &TcpStream,
+    session: &Arc<Session>,
+    body: &str,
+    headers: &str,
+    resumable: bool,
+) -> bool {
     let parsed = Parsed::read(body).unwrap();
     if parsed.id.is_none() || parsed.method.is_none() {
         let nowhere: Arc<dyn Reply> = Arc::new(crate::reply::LineOut::new(0, 0));
@@ -311,9 +400,17 @@ fn run_post(server: &Arc<Server>, socket: &TcpStream, session: &Arc<Session>, bo
         plain(socket, 202, "", "", "");
         return true;
     }
-    let journal = (server.script.event_ids && resumable && parsed.method.as_deref() != Some("initialize")).then(|| new_journal(server));
-    let Ok(copy) = socket.try_clone() else { return false };
-    let reply = Arc::new(PostReply::new(copy, headers.to_owned(), server.script.sse_answers, journal));
+    let journal = (server.script.event_ids && resumable && parsed.method.as_deref() != Some("initialize"))
+        .then(|| new_journal(server));
+    let Ok(copy) = socket.try_clone() else {
+        return false;
+    };
+    let reply = Arc::new(PostReply::new(
+        copy,
+        headers.to_owned(),
+        server.script.sse_answers,
+        journal,
+    ));
     server.receive(session, body, reply.clone(), false);
     reply.reusable()
 }
@@ -321,7 +418,10 @@ fn run_post(server: &Arc<Server>, socket: &TcpStream, session: &Arc<Session>, bo
 fn new_journal(server: &Server) -> Arc<Journal> {
     let mut state = server.state.lock().unwrap();
     let id = state.journals.len() as u64 + 1;
-    let journal = Arc::new(Journal { id, ..Journal::default() });
+    let journal = Arc::new(Journal {
+        id,
+        ..Journal::default()
+    });
     state.journals.insert(id, journal.clone());
     journal
 }
@@ -347,24 +447,35 @@ fn get(server: &Arc<Server>, socket: &TcpStream, request: &Request) -> bool {
         None => None,
         Some(sent) => server.state.lock().unwrap().sessions.get(sent).cloned(),
     };
-    let Some(session) = session else { return refuse(socket, 404, None, -32001, "Session not found", "") };
-    let Ok(copy) = socket.try_clone() else { return false };
+    let Some(session) = session else {
+        return refuse(socket, 404, None, -32001, "Session not found", "");
+    };
+    let Ok(copy) = socket.try_clone() else {
+        return false;
+    };
     if let Some(last) = request.header("last-event-id") {
         resume(server, copy, last);
         return false;
     }
     let stream = Arc::new(EventStream::open(copy, "", None));
     session.attach(stream.clone());
-    server.record.add("event", &json!({ "name": "get stream", "session": session.id }));
+    server
+        .record
+        .add("event", &json!({ "name": "get stream", "session": session.id }));
     while !stream.gone() && !session.ended.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    server.record.add("event", &json!({ "name": "get stream ended", "session": session.id }));
+    server.record.add(
+        "event",
+        &json!({ "name": "get stream ended", "session": session.id }),
+    );
     false
 }
 
 fn resume(server: &Arc<Server>, socket: TcpStream, last: &str) {
-    let parts = last.split_once('-').and_then(|(journal, number)| Some((journal.parse::<u64>().ok()?, number.parse::<usize>().ok()?)));
+    let parts = last
+        .split_once('-')
+        .and_then(|(journal, number)| Some((journal.parse::<u64>().ok()?, number.parse::<usize>().ok()?)));
     let journal = parts.and_then(|(journal, _)| server.state.lock().unwrap().journals.get(&journal).cloned());
     let (Some((_, mut sent)), Some(journal)) = (parts, journal) else {
         plain(&socket, 404, "text/plain", "", "no such event");
@@ -390,28 +501,40 @@ fn resume(server: &Arc<Server>, socket: TcpStream, last: &str) {
 }
 
 fn sse_open(server: &Arc<Server>, socket: &TcpStream) -> bool {
-    let Ok(copy) = socket.try_clone() else { return false };
+    let Ok(copy) = socket.try_clone() else {
+        return false;
+    };
     let session = server.open_session("sse");
     let stream = Arc::new(EventStream::open(copy, "", None));
-    stream.event(Some("endpoint"), format!("/messages?session={}", session.id).as_bytes());
+    stream.event(
+        Some("endpoint"),
+        format!("/messages?session={}", session.id).as_bytes(),
+    );
     session.attach(stream.clone());
     while !stream.gone() && !session.ended.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(5));
     }
     session.ended.store(true, Ordering::SeqCst);
     server.state.lock().unwrap().sessions.remove(&session.id);
-    server.record.add("event", &json!({ "name": "sse ended", "session": session.id }));
+    server
+        .record
+        .add("event", &json!({ "name": "sse ended", "session": session.id }));
     false
 }
 
 fn sse_message(server: &Arc<Server>, socket: &TcpStream, request: &Request) -> bool {
     let id = request.query.strip_prefix("session=").unwrap_or_default();
     let session = server.state.lock().unwrap().sessions.get(id).cloned();
-    let Some(session) = session else { return refuse(socket, 404, None, -32001, "Session not found", "") };
+    let Some(session) = session else {
+        return refuse(socket, 404, None, -32001, "Session not found", "");
+    };
     server.record.message(&session, &request.body, &request.headers);
     let stream = session.outbox.lock().unwrap().stream.clone();
-    let Some(stream) = stream else { return refuse(socket, 400, None, -32001, "no stream", "") };
-    let _ = (&mut &*socket).write_all(b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\ncontent-length: 8\r\n\r\nAccepted");
+    let Some(stream) = stream else {
+        return refuse(socket, 400, None, -32001, "no stream", "");
+    };
+    let _ = (&mut &*socket)
+        .write_all(b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\ncontent-length: 8\r\n\r\nAccepted");
     server.receive(&session, &request.body, stream, true);
     true
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::server::{Server, Session};
+use crate::server::{Server, Session, raw_object};
 
 /// The two directions in which a handler can speak.
 pub trait Reply: Send + Sync {
@@ -70,7 +70,12 @@ impl Context {
         let answers = serde_json::to_string(&*self.answers.lock().unwrap()).unwrap();
         let count = self.session.counter.load(Ordering::SeqCst).to_string();
         let pid = std::process::id().to_string();
+        let text_argument = raw_object(&self.arguments)
+            .get("text")
+            .map(|raw| raw.get().trim_matches('"').to_owned())
+            .unwrap_or_default();
         let pairs = [
+            ("@@TEXT@@", text_argument.as_str()),
             ("@@ID@@", self.id.as_deref().unwrap_or("null")),
             ("@@TOKEN@@", self.token.as_deref().unwrap_or("null")),
             ("@@ARGS@@", &self.arguments),
@@ -109,7 +114,11 @@ pub struct LineOut {
 
 impl LineOut {
     pub fn new(split: usize, pause_ms: u64) -> Self {
-        Self { split, pause: Duration::from_millis(pause_ms), lock: Mutex::new(()) }
+        Self {
+            split,
+            pause: Duration::from_millis(pause_ms),
+            lock: Mutex::new(()),
+        }
     }
 
     fn line(&self, text: &[u8]) {
@@ -121,7 +130,11 @@ impl LineOut {
     fn write(&self, bytes: &[u8]) {
         let _one_at_a_time = self.lock.lock().unwrap();
         let mut out = std::io::stdout().lock();
-        let piece = if self.split == 0 { bytes.len().max(1) } else { self.split };
+        let piece = if self.split == 0 {
+            bytes.len().max(1)
+        } else {
+            self.split
+        };
         for part in bytes.chunks(piece) {
             let _ = out.write_all(part);
             let _ = out.flush();
@@ -197,7 +210,11 @@ impl EventStream {
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n{extra_headers}transfer-encoding: chunked\r\n\r\n"
         );
         let broken = socket.write_all(head.as_bytes()).is_err();
-        Self { socket: Mutex::new(Some(socket)), journal, broken: AtomicBool::new(broken) }
+        Self {
+            socket: Mutex::new(Some(socket)),
+            journal,
+            broken: AtomicBool::new(broken),
+        }
     }
 
     pub fn raw(&self, text: &[u8]) {
@@ -324,13 +341,28 @@ enum PostState {
 }
 
 impl PostReply {
-    pub fn new(socket: TcpStream, headers: String, always_stream: bool, journal: Option<Arc<Journal>>) -> Self {
-        Self { socket, headers, always_stream, journal, state: Mutex::new(PostState::Fresh) }
+    pub fn new(
+        socket: TcpStream,
+        headers: String,
+        always_stream: bool,
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
+        Self {
+            socket,
+            headers,
+            always_stream,
+            journal,
+            state: Mutex::new(PostState::Fresh),
+        }
     }
 
     fn stream(&self, state: &mut PostState) -> Option<Arc<EventStream>> {
         if matches!(state, PostState::Fresh) {
-            let stream = Arc::new(EventStream::open(self.socket.try_clone().ok()?, &self.headers, self.journal.clone()));
+            let stream = Arc::new(EventStream::open(
+                self.socket.try_clone().ok()?,
+                &self.headers,
+                self.journal.clone(),
+            ));
             if self.journal.is_some() {
                 // The priming event: a place to resume from.
                 let journal = self.journal.as_ref().unwrap();
@@ -365,7 +397,11 @@ impl Reply for PostReply {
         }
         match &*state {
             PostState::Fresh => {
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{}content-length: {}\r\n\r\n", self.headers, text.len());
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{}content-length: {}\r\n\r\n",
+                    self.headers,
+                    text.len()
+                );
                 let mut whole = head.into_bytes();
                 whole.extend_from_slice(text);
                 let _ = (&self.socket).write_all(&whole);
@@ -374,7 +410,11 @@ impl Reply for PostReply {
             PostState::Streaming(stream) => {
                 stream.event(Some("message"), text);
                 stream.end();
-                *state = if stream.gone() { PostState::Shut } else { PostState::Done };
+                *state = if stream.gone() {
+                    PostState::Shut
+                } else {
+                    PostState::Done
+                };
             }
             PostState::Done | PostState::Shut => {}
         }
@@ -388,10 +428,19 @@ impl Reply for PostReply {
         match &*state {
             PostState::Fresh => {
                 let total = head.len() + filler + tail.len();
-                let start = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{}content-length: {total}\r\n\r\n", self.headers);
+                let start = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{}content-length: {total}\r\n\r\n",
+                    self.headers
+                );
                 let mut out = &self.socket;
-                let written = out.write_all(start.as_bytes()).and_then(|()| write_big(&mut out, head, filler, tail));
-                *state = if written.is_ok() { PostState::Done } else { PostState::Shut };
+                let written = out
+                    .write_all(start.as_bytes())
+                    .and_then(|()| write_big(&mut out, head, filler, tail));
+                *state = if written.is_ok() {
+                    PostState::Done
+                } else {
+                    PostState::Shut
+                };
             }
             PostState::Streaming(stream) => {
                 Reply::big(&**stream, head, filler, tail);
@@ -444,8 +493,15 @@ impl Reply for PostReply {
 
 /// One whole HTTP answer.
 pub fn plain(mut socket: &TcpStream, status: u16, content_type: &str, headers: &str, body: &str) {
-    let media = if content_type.is_empty() { String::new() } else { format!("content-type: {content_type}\r\n") };
-    let text = format!("HTTP/1.1 {status} Status\r\n{media}{headers}content-length: {}\r\n\r\n{body}", body.len());
+    let media = if content_type.is_empty() {
+        String::new()
+    } else {
+        format!("content-type: {content_type}\r\n")
+    };
+    let text = format!(
+        "HTTP/1.1 {status} Status\r\n{media}{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let _ = socket.write_all(text.as_bytes());
 }
 

@@ -68,7 +68,9 @@ impl Default for Script {
             name: "fake".into(),
             instructions: None,
             capabilities: None,
-            legacy_versions: ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"].map(String::from).to_vec(),
+            legacy_versions: ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
+                .map(String::from)
+                .to_vec(),
             tools: Vec::new(),
             prompts: Vec::new(),
             resources: Vec::new(),
@@ -112,7 +114,8 @@ pub struct Item {
     pub steps: Vec<Step>,
 }
 
-/// One step. Raw texts may contain `@@ID@@ @@TOKEN@@ @@ARGS@@ @@META@@ @@PARAMS@@ @@ANSWERS@@ @@COUNT@@ @@PID@@ @@SESSION@@ @@NAME@@`.
+/// One step. Raw texts may contain `@@ID@@ @@TOKEN@@ @@ARGS@@ @@META@@ @@PARAMS@@ @@ANSWERS@@ @@COUNT@@ @@PID@@ @@SESSION@@ @@NAME@@`
+/// and `@@TEXT@@`, the inside of the string argument `text`.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {

@@ -38,7 +38,10 @@ impl Recorder {
     }
 
     pub fn message(&self, session: &Session, raw: &str, headers: &[(String, String)]) {
-        self.add("message", &json!({ "session": session.id, "raw": raw, "headers": headers }));
+        self.add(
+            "message",
+            &json!({ "session": session.id, "raw": raw, "headers": headers }),
+        );
     }
 }
 
@@ -138,7 +141,10 @@ impl Parsed {
             method: raw_text(message.get("method")),
             arguments: inside.get("arguments").map_or("{}", |raw| raw.get()).to_owned(),
             token: meta_inside.get("progressToken").map(|raw| raw.get().to_owned()),
-            name: raw_text(inside.get("name")).or_else(|| raw_text(inside.get("uri"))).or_else(|| raw_text(inside.get("taskId"))).unwrap_or_default(),
+            name: raw_text(inside.get("name"))
+                .or_else(|| raw_text(inside.get("uri")))
+                .or_else(|| raw_text(inside.get("taskId")))
+                .unwrap_or_default(),
             modern: meta_inside.contains_key(VERSION_KEY),
             params,
             meta,
@@ -150,13 +156,25 @@ impl Server {
     pub fn new(script: Script) -> Arc<Self> {
         std::fs::create_dir_all(&script.control).expect("the control folder can be made");
         let mut run = 1;
-        while std::fs::OpenOptions::new().write(true).create_new(true).open(script.control.join(format!("run-{run}"))).is_err() {
+        while std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(script.control.join(format!("run-{run}")))
+            .is_err()
+        {
             run += 1;
         }
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(script.control.join("record.jsonl")).expect("the record can be opened");
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(script.control.join("record.jsonl"))
+            .expect("the record can be opened");
         Arc::new(Self {
             script,
-            record: Recorder { file: Mutex::new(file), sequence: AtomicU64::new(0) },
+            record: Recorder {
+                file: Mutex::new(file),
+                sequence: AtomicU64::new(0),
+            },
             state: Mutex::default(),
             next_session: AtomicU64::new(1),
             run,
@@ -215,7 +233,8 @@ impl Server {
             loop {
                 for (name, text) in server.command_files() {
                     if seen.insert(name.clone()) {
-                        let command: Command = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+                        let command: Command =
+                            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
                         server.run_command(&command);
                         server.record.add("command", &json!({ "name": name }));
                     }
@@ -227,7 +246,11 @@ impl Server {
 
     fn command_files(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(&self.script.control).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&self.script.control)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with("cmd-") && name.ends_with(".json") {
                 if let Ok(text) = std::fs::read_to_string(entry.path()) {
@@ -300,7 +323,13 @@ impl Server {
         let number = parsed.id.as_deref().and_then(|id| id.parse::<u64>().ok());
         match number {
             Some(number) if number < session.next_ask.load(Ordering::SeqCst) => {
-                if session.ask_answers.lock().unwrap().insert(number, text.to_owned()).is_some() {
+                if session
+                    .ask_answers
+                    .lock()
+                    .unwrap()
+                    .insert(number, text.to_owned())
+                    .is_some()
+                {
                     self.violation("a second answer to one request of ours", text);
                 }
             }
@@ -313,7 +342,10 @@ impl Server {
             "notifications/initialized" => session.initialized.store(true, Ordering::SeqCst),
             "notifications/cancelled" => {
                 let inside = raw_object(&parsed.params);
-                let id = inside.get("requestId").map(|raw| raw.get().to_owned()).unwrap_or_default();
+                let id = inside
+                    .get("requestId")
+                    .map(|raw| raw.get().to_owned())
+                    .unwrap_or_default();
                 if !session.seen_ids.lock().unwrap().contains(&id) {
                     self.violation("a cancellation of a request that never came", &parsed.params);
                 }
@@ -324,10 +356,17 @@ impl Server {
     }
 
     pub fn error(&self, context: &Context, code: i64, message: &str, data: &str) {
-        let data = if data.is_empty() { String::new() } else { format!(r#","data":{data}"#) };
+        let data = if data.is_empty() {
+            String::new()
+        } else {
+            format!(r#","data":{data}"#)
+        };
         let message = serde_json::to_string(message).unwrap();
         let id = context.id.as_deref().unwrap_or("null");
-        context.reply.answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#).as_bytes());
+        context.reply.answer(
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#)
+                .as_bytes(),
+        );
     }
 
     /// The answer with this raw result; adds what a modern result needs when the text does not say it.
@@ -339,10 +378,16 @@ impl Server {
             if cacheable && !result.contains("\"ttlMs\"") {
                 extra.push_str(r#","ttlMs":0,"cacheScope":"public""#);
             }
-            let comma = if result.trim_start_matches('{').trim_start().starts_with('}') { "" } else { "," };
+            let comma = if result.trim_start_matches('{').trim_start().starts_with('}') {
+                ""
+            } else {
+                ","
+            };
             result = format!("{{{extra}{comma}{}", &result[1..]);
         }
-        context.reply.answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).as_bytes());
+        context
+            .reply
+            .answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).as_bytes());
     }
 
     fn request(self: &Arc<Self>, context: &Context, method: &str) {
@@ -394,7 +439,12 @@ impl Server {
     fn modern_request_ok(&self, context: &Context) -> bool {
         let meta: Value = serde_json::from_str(&context.meta).unwrap_or_default();
         if meta[VERSION_KEY] != json!(MODERN) {
-            self.error(context, -32022, "Unsupported protocol version", &json!({ "supported": [MODERN], "requested": meta[VERSION_KEY] }).to_string());
+            self.error(
+                context,
+                -32022,
+                "Unsupported protocol version",
+                &json!({ "supported": [MODERN], "requested": meta[VERSION_KEY] }).to_string(),
+            );
             return false;
         }
         if !meta[CAPABILITIES_KEY].is_object() {
@@ -408,7 +458,8 @@ impl Server {
         let script = &self.script;
         script.capabilities.clone().unwrap_or_else(|| {
             let mut all = serde_json::Map::new();
-            let nothing = script.prompts.is_empty() && script.resources.is_empty() && script.templates.is_empty();
+            let nothing =
+                script.prompts.is_empty() && script.resources.is_empty() && script.templates.is_empty();
             if !script.tools.is_empty() || nothing {
                 all.insert("tools".into(), json!({ "listChanged": true }));
             }
@@ -417,7 +468,10 @@ impl Server {
                 all.insert("completions".into(), json!({}));
             }
             if !script.resources.is_empty() || !script.templates.is_empty() {
-                all.insert("resources".into(), json!({ "listChanged": true, "subscribe": true }));
+                all.insert(
+                    "resources".into(),
+                    json!({ "listChanged": true, "subscribe": true }),
+                );
             }
             all.insert("logging".into(), json!({}));
             Value::Object(all).to_string()
@@ -488,14 +542,20 @@ impl Server {
         if state.disabled.contains(&item.key) || (item.hidden && !state.enabled.contains(&item.key)) {
             return false;
         }
-        item.needs.as_ref().is_none_or(|need| context.session.capabilities.lock().unwrap().get(need).is_some())
+        item.needs
+            .as_ref()
+            .is_none_or(|need| context.session.capabilities.lock().unwrap().get(need).is_some())
     }
 
     fn list(&self, context: &Context, kind: &str, items: &[Item]) {
         let params: Value = serde_json::from_str(&context.params).unwrap_or_default();
         let start = match params.get("cursor") {
             None => 0,
-            Some(cursor) => match cursor.as_str().and_then(|text| text.strip_prefix("page-")).and_then(|text| text.parse::<usize>().ok()) {
+            Some(cursor) => match cursor
+                .as_str()
+                .and_then(|text| text.strip_prefix("page-"))
+                .and_then(|text| text.parse::<usize>().ok())
+            {
                 Some(start) => start,
                 None => {
                     self.violation("a cursor that is not ours", &context.params);
@@ -505,23 +565,57 @@ impl Server {
             },
         };
         let shown: Vec<&Item> = items.iter().filter(|item| self.visible(context, item)).collect();
-        let size = if self.script.page_size == 0 { shown.len().max(1) } else { self.script.page_size };
+        let size = if self.script.page_size == 0 {
+            shown.len().max(1)
+        } else {
+            self.script.page_size
+        };
         let mut texts = Vec::new();
         for item in shown.iter().skip(start).take(size) {
-            let variant = self.state.lock().unwrap().variants.get(&item.key).copied().unwrap_or(0);
-            texts.push(if variant == 0 { item.raw.clone() } else { item.variants[variant - 1].clone() });
+            let variant = self
+                .state
+                .lock()
+                .unwrap()
+                .variants
+                .get(&item.key)
+                .copied()
+                .unwrap_or(0);
+            texts.push(if variant == 0 {
+                item.raw.clone()
+            } else {
+                item.variants[variant - 1].clone()
+            });
         }
-        let next = if start + size < shown.len() { format!(r#","nextCursor":"page-{}""#, start + size) } else { String::new() };
-        self.result(context, &format!(r#"{{"{kind}":[{}]{next}}}"#, texts.join(",")), true);
+        let next = if start + size < shown.len() {
+            format!(r#","nextCursor":"page-{}""#, start + size)
+        } else {
+            String::new()
+        };
+        self.result(
+            context,
+            &format!(r#"{{"{kind}":[{}]{next}}}"#, texts.join(",")),
+            true,
+        );
     }
 
     fn act(self: &Arc<Self>, context: &Context, items: &[Item], usual: &str, missing: i64) {
         let Some(item) = items.iter().find(|item| item.key == context.name) else {
             self.violation("an unknown name was called", &context.params);
-            self.error(context, missing, &format!("Unknown: {}", context.name), &json!({ "uri": context.name }).to_string());
+            self.error(
+                context,
+                missing,
+                &format!("Unknown: {}", context.name),
+                &json!({ "uri": context.name }).to_string(),
+            );
             return;
         };
-        *self.state.lock().unwrap().calls.entry(item.key.clone()).or_default() += 1;
+        *self
+            .state
+            .lock()
+            .unwrap()
+            .calls
+            .entry(item.key.clone())
+            .or_default() += 1;
         if steps::run(context, &item.steps) == Flow::Fell {
             self.result(context, &context.fill(usual), false);
         }
@@ -538,25 +632,47 @@ impl Server {
             )
             .as_bytes(),
         );
-        context.session.listeners.lock().unwrap().push(Listener { id: id.clone(), filter, reply: context.reply.clone() });
-        self.record.add("event", &json!({ "name": "listening", "session": context.session.id }));
+        context.session.listeners.lock().unwrap().push(Listener {
+            id: id.clone(),
+            filter,
+            reply: context.reply.clone(),
+        });
+        self.record.add(
+            "event",
+            &json!({ "name": "listening", "session": context.session.id }),
+        );
         steps::wait_end(context, Duration::from_secs(600));
-        context.session.listeners.lock().unwrap().retain(|listener| listener.id != id);
+        context
+            .session
+            .listeners
+            .lock()
+            .unwrap()
+            .retain(|listener| listener.id != id);
     }
 
     /// A change notice, in the way of the session's family.
     pub fn change(&self, session: &Session, method: &str, params: &Value, flag: &str) {
         let listeners = session.listeners.lock().unwrap();
         if session.version.lock().unwrap().is_some() {
-            session.send(json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string().as_bytes());
+            session.send(
+                json!({ "jsonrpc": "2.0", "method": method, "params": params })
+                    .to_string()
+                    .as_bytes(),
+            );
         }
         for listener in listeners.iter() {
             let wanted = match flag {
-                "uri" => listener.filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&params["uri"])),
+                "uri" => listener.filter["resourceSubscriptions"]
+                    .as_array()
+                    .is_some_and(|uris| uris.contains(&params["uri"])),
                 flag => listener.filter[flag] == json!(true),
             };
             if wanted {
-                let uri = if flag == "uri" { format!(r#""uri":{},"#, params["uri"]) } else { String::new() };
+                let uri = if flag == "uri" {
+                    format!(r#""uri":{},"#, params["uri"])
+                } else {
+                    String::new()
+                };
                 let id = &listener.id;
                 listener.reply.note(format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{uri}"_meta":{{"{SUBSCRIPTION_KEY}":{id}}}}}}}"#).as_bytes());
             }
@@ -588,7 +704,8 @@ impl Reply for SessionStream {
         self.0.send(text);
     }
     fn big(&self, head: &str, filler: usize, tail: &str) {
-        self.0.send(format!("{head}{}{tail}", "x".repeat(filler)).as_bytes());
+        self.0
+            .send(format!("{head}{}{tail}", "x".repeat(filler)).as_bytes());
     }
     fn bytes(&self, bytes: &[u8]) {
         let stream = self.0.outbox.lock().unwrap().stream.clone();

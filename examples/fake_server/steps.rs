@@ -20,16 +20,23 @@ pub enum Flow {
 }
 
 fn cancelled(context: &Context) -> bool {
-    context.id.as_ref().is_some_and(|id| context.session.cancelled.lock().unwrap().contains(id))
+    context
+        .id
+        .as_ref()
+        .is_some_and(|id| context.session.cancelled.lock().unwrap().contains(id))
 }
 
 fn over(context: &Context) -> bool {
-    context.id.is_some() && (cancelled(context) || context.reply.gone() || context.session.ended.load(Ordering::SeqCst))
+    context.id.is_some()
+        && (cancelled(context) || context.reply.gone() || context.session.ended.load(Ordering::SeqCst))
 }
 
 fn note_end(context: &Context) {
     let how = if cancelled(context) { "cancelled" } else { "closed" };
-    context.server.record.add("end", &json!({ "how": how, "id": context.id, "name": context.name, "session": context.session.id }));
+    context.server.record.add(
+        "end",
+        &json!({ "how": how, "id": context.id, "name": context.name, "session": context.session.id }),
+    );
 }
 
 /// Waits until the request was cancelled or its stream closed, and records which.
@@ -77,7 +84,10 @@ fn one(context: &Context, step: &Step) -> Flow {
             wait_end(context, Duration::from_secs(120));
             return Flow::Stopped;
         }
-        Step::Event(name) => server.record.add("event", &json!({ "name": name, "id": context.id, "session": context.session.id })),
+        Step::Event(name) => server.record.add(
+            "event",
+            &json!({ "name": name, "id": context.id, "session": context.session.id }),
+        ),
         Step::Progress(times) => {
             for _ in 0..*times {
                 let mut progress = context.progress.lock().unwrap();
@@ -107,7 +117,9 @@ fn one(context: &Context, step: &Step) -> Flow {
         Step::AskOnly(asks) => return ask_legacy(context, asks, false),
         Step::CancelAsks => {
             for id in context.asks.lock().unwrap().iter() {
-                let text = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no longer wanted"}}}}"#);
+                let text = format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no longer wanted"}}}}"#
+                );
                 send_ask(context, &text);
             }
         }
@@ -117,7 +129,9 @@ fn one(context: &Context, step: &Step) -> Flow {
         }
         Step::Error(text) => {
             let id = context.id.as_deref().unwrap_or("null");
-            context.reply.answer(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, context.fill(text)).as_bytes());
+            context.reply.answer(
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, context.fill(text)).as_bytes(),
+            );
             return Flow::Answered;
         }
         Step::RawAnswer(text) => {
@@ -126,18 +140,34 @@ fn one(context: &Context, step: &Step) -> Flow {
         }
         Step::Big(size) => {
             let id = context.id.as_deref().unwrap_or("null");
-            let kind = if context.modern { r#""resultType":"complete","# } else { "" };
-            let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{{kind}"content":[{{"type":"text","text":""#);
+            let kind = if context.modern {
+                r#""resultType":"complete","#
+            } else {
+                ""
+            };
+            let head = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{{kind}"content":[{{"type":"text","text":""#
+            );
             context.reply.big(&head, *size, r#""}]}}"#);
             return Flow::Answered;
         }
         Step::ListChanged(kind, times) => {
             for _ in 0..*times {
-                server.change(&context.session, &format!("notifications/{kind}/list_changed"), &json!({}), &format!("{kind}ListChanged"));
+                server.change(
+                    &context.session,
+                    &format!("notifications/{kind}/list_changed"),
+                    &json!({}),
+                    &format!("{kind}ListChanged"),
+                );
             }
         }
         Step::ResourceUpdated(uri) => {
-            server.change(&context.session, "notifications/resources/updated", &json!({ "uri": uri }), "uri");
+            server.change(
+                &context.session,
+                "notifications/resources/updated",
+                &json!({ "uri": uri }),
+                "uri",
+            );
         }
         Step::Variant(key, number) => {
             server.state.lock().unwrap().variants.insert(key.clone(), *number);
@@ -201,7 +231,18 @@ fn one(context: &Context, step: &Step) -> Flow {
             context.session.counter.fetch_add(1, Ordering::SeqCst);
         }
         Step::Nth(number, steps) => {
-            let now = if context.name.is_empty() { server.run } else { server.state.lock().unwrap().calls.get(&context.name).copied().unwrap_or(0) };
+            let now = if context.name.is_empty() {
+                server.run
+            } else {
+                server
+                    .state
+                    .lock()
+                    .unwrap()
+                    .calls
+                    .get(&context.name)
+                    .copied()
+                    .unwrap_or(0)
+            };
             if now == *number {
                 return run(context, steps);
             }
@@ -224,7 +265,10 @@ fn ask_legacy(context: &Context, asks: &[(String, String, String)], wait: bool) 
     for (key, method, params) in asks {
         let id = context.session.next_ask.fetch_add(1, Ordering::SeqCst);
         let params = context.fill(params);
-        send_ask(context, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+        send_ask(
+            context,
+            &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
+        );
         context.asks.lock().unwrap().push(id);
         open.push((id, key.clone()));
     }
@@ -244,8 +288,14 @@ fn ask_legacy(context: &Context, asks: &[(String, String, String)], wait: bool) 
             std::thread::sleep(Duration::from_millis(2));
         };
         let message: Value = serde_json::from_str(&text).unwrap_or_default();
-        let answer = message.get("result").cloned().unwrap_or_else(|| json!({ "error": message["error"] }));
-        context.server.record.add("ask_answer", &json!({ "key": key, "raw": text, "session": context.session.id }));
+        let answer = message
+            .get("result")
+            .cloned()
+            .unwrap_or_else(|| json!({ "error": message["error"] }));
+        context.server.record.add(
+            "ask_answer",
+            &json!({ "key": key, "raw": text, "session": context.session.id }),
+        );
         context.answers.lock().unwrap().insert(key, answer);
     }
     Flow::Fell
@@ -253,17 +303,29 @@ fn ask_legacy(context: &Context, asks: &[(String, String, String)], wait: bool) 
 
 fn ask_modern(context: &Context, asks: &[(String, String, String)]) -> Flow {
     let answers = context.answers.lock().unwrap().clone();
-    let missing: Vec<_> = asks.iter().filter(|(key, _, _)| !answers.contains_key(key)).collect();
+    let missing: Vec<_> = asks
+        .iter()
+        .filter(|(key, _, _)| !answers.contains_key(key))
+        .collect();
     if missing.is_empty() {
         return Flow::Fell;
     }
     let requests: Vec<String> = missing
         .iter()
-        .map(|(key, method, params)| format!(r#"{}:{{"method":"{method}","params":{}}}"#, json!(key), context.fill(params)))
+        .map(|(key, method, params)| {
+            format!(
+                r#"{}:{{"method":"{method}","params":{}}}"#,
+                json!(key),
+                context.fill(params)
+            )
+        })
         .collect();
     let state = json!(Value::Object(answers).to_string());
     debug_assert_eq!(MODERN.len(), 10);
-    let text = format!(r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{state}}}"#, requests.join(","));
+    let text = format!(
+        r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{state}}}"#,
+        requests.join(",")
+    );
     context.server.result(context, &text, false);
     Flow::Answered
 }
