@@ -49,7 +49,8 @@ fn main() {
             "trap '' TERM INT HUP; echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 600",
             pid_file.display()
         );
-        std::process::Command::new("sh")
+        #[expect(clippy::zombie_processes, reason = "the point is that it outlives us")]
+        let _child = std::process::Command::new("sh")
             .arg("-c")
             .arg(line)
             .spawn()

@@ -227,8 +227,8 @@ fn no_forbidden_words() {
 fn every_file_opens_with_its_purpose() {
     let mut wrong = String::new();
     for path in sources() {
-        let text = std::fs::read_to_string(&path).unwrap();
-        if !text.starts_with("//!") {
+        let tests = path.file_name().is_some_and(|name| name == "tests.rs");
+        if !tests && !std::fs::read_to_string(&path).unwrap().starts_with("//!") {
             let _ = writeln!(wrong, "{} does not open with //!", short(&path));
         }
     }

@@ -320,7 +320,7 @@ impl Reply for EventStream {
     }
     fn gone(&self) -> bool {
         // The stream outlives a call: only its own end counts.
-        EventStream::gone(self)
+        Self::gone(self)
     }
 }
 
@@ -363,9 +363,8 @@ impl PostReply {
                 &self.headers,
                 self.journal.clone(),
             ));
-            if self.journal.is_some() {
+            if let Some(journal) = &self.journal {
                 // The priming event: a place to resume from.
-                let journal = self.journal.as_ref().unwrap();
                 stream.raw(format!("id: {}-0\ndata: \n\n", journal.id).as_bytes());
             }
             *state = PostState::Streaming(stream);

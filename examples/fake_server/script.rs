@@ -175,7 +175,7 @@ pub enum Step {
     /// Count up the session's counter.
     Count,
     /// Steps that only the first process of the control folder runs, or the n-th call: (n, steps).
-    Nth(u32, Vec<Step>),
+    Nth(u32, Vec<Self>),
     /// Stop here without an answer.
     Stop,
 }

@@ -125,8 +125,10 @@ pub fn raw_object(text: &str) -> RawObject {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-pub fn raw_text(raw: Option<&Box<RawValue>>) -> Option<String> {
-    raw.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok())
+pub fn raw_text(object: &RawObject, key: &str) -> Option<String> {
+    object
+        .get(key)
+        .and_then(|raw| serde_json::from_str::<String>(raw.get()).ok())
 }
 
 impl Parsed {
@@ -138,12 +140,12 @@ impl Parsed {
         let meta_inside = raw_object(&meta);
         Some(Self {
             id: message.get("id").map(|raw| raw.get().to_owned()),
-            method: raw_text(message.get("method")),
+            method: raw_text(&message, "method"),
             arguments: inside.get("arguments").map_or("{}", |raw| raw.get()).to_owned(),
             token: meta_inside.get("progressToken").map(|raw| raw.get().to_owned()),
-            name: raw_text(inside.get("name"))
-                .or_else(|| raw_text(inside.get("uri")))
-                .or_else(|| raw_text(inside.get("taskId")))
+            name: raw_text(&inside, "name")
+                .or_else(|| raw_text(&inside, "uri"))
+                .or_else(|| raw_text(&inside, "taskId"))
                 .unwrap_or_default(),
             modern: meta_inside.contains_key(VERSION_KEY),
             params,
@@ -252,10 +254,11 @@ impl Server {
             .flatten()
         {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with("cmd-") && name.ends_with(".json") {
-                if let Ok(text) = std::fs::read_to_string(entry.path()) {
-                    found.push((name, text));
-                }
+            if name.starts_with("cmd-")
+                && name.ends_with(".json")
+                && let Ok(text) = std::fs::read_to_string(entry.path())
+            {
+                found.push((name, text));
             }
         }
         found.sort();
@@ -428,10 +431,10 @@ impl Server {
                 answers.extend(new.clone());
             }
         }
-        if let Some(steps) = script.on.get(method) {
-            if steps::run(context, steps) != Flow::Fell {
-                return;
-            }
+        if let Some(steps) = script.on.get(method)
+            && steps::run(context, steps) != Flow::Fell
+        {
+            return;
         }
         self.usual(context, method);
     }

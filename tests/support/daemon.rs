@@ -366,13 +366,13 @@ pub fn children_of(parent: u32) -> Vec<u32> {
 fn until_log<T>(process: &Process, what: &str, find: impl Fn(&str) -> Option<T>) -> T {
     until(what, || {
         let found = process.log.lock().unwrap().iter().find_map(|line| find(line));
-        if found.is_none() {
-            if let Some(code) = process.exited() {
-                panic!(
-                    "manifold ended with {code} before {what}:\n{}",
-                    process.log_tail(40)
-                );
-            }
+        if found.is_none()
+            && let Some(code) = process.exited()
+        {
+            panic!(
+                "manifold ended with {code} before {what}:\n{}",
+                process.log_tail(40)
+            );
         }
         found
     })

@@ -361,10 +361,7 @@ impl Host {
                 drop(list);
                 panic!(
                     "the host waited {LIMIT:?} for {what}; it has seen: {:#?}",
-                    self.messages()
-                        .iter()
-                        .map(|seen| shorten(seen))
-                        .collect::<Vec<_>>()
+                    self.messages().iter().map(shorten).collect::<Vec<_>>()
                 );
             }
             list = shared
@@ -523,10 +520,10 @@ impl Host {
             if exchange.read_head().is_err() {
                 return;
             }
-            if let (Some(id), Some(Self { inner })) = (exchange.header("mcp-session-id"), up()) {
-                if let Link::Web { session, .. } = &inner.link {
-                    *session.lock().unwrap() = Some(id);
-                }
+            if let (Some(id), Some(Self { inner })) = (exchange.header("mcp-session-id"), up())
+                && let Link::Web { session, .. } = &inner.link
+            {
+                *session.lock().unwrap() = Some(id);
             }
             let status = exchange.status;
             if exchange.is_stream() {
@@ -546,10 +543,10 @@ impl Host {
                         host.arrived(&stream, &event.data, event.id, status);
                     }
                 }
-            } else if let Ok(body) = exchange.body() {
-                if let (false, Some(host)) = (body.is_empty(), up()) {
-                    host.arrived(&stream, &String::from_utf8_lossy(&body), None, status);
-                }
+            } else if let Ok(body) = exchange.body()
+                && let (false, Some(host)) = (body.is_empty(), up())
+            {
+                host.arrived(&stream, &String::from_utf8_lossy(&body), None, status);
             }
             sockets.lock().unwrap().remove(&label);
             exchange.socket.close();

@@ -183,10 +183,10 @@ impl Exchange {
         } else {
             Framing::ToEnd
         };
-        if self.status == 202 || self.status == 204 {
-            if let Framing::ToEnd = self.framing {
-                self.framing = Framing::Length(0);
-            }
+        if (self.status == 202 || self.status == 204)
+            && let Framing::ToEnd = self.framing
+        {
+            self.framing = Framing::Length(0);
         }
         Ok(())
     }
