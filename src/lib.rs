@@ -2,6 +2,7 @@
 //! parts fit, `docs/life-of-a-call.md` follows one call through them.
 
 pub mod audit;
+pub mod catalog;
 pub mod clock;
 pub mod config;
 pub mod crypto;

@@ -1,3 +1,1 @@
-//! The binary: see `cli` for what it does.
-
 fn main() {}

@@ -1,0 +1,667 @@
+//! All listings, the configuration and the policy become one catalog.
+//!
+//! It owns the order, the collisions and the warnings. The runtime builds a catalog whenever a listing, the
+//! configuration or the policy changes; nobody changes one afterwards. The order is that of the configuration, inside
+//! a server its own, so the same input gives the same bytes.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::item::{self, Changes, Entry, Parsed};
+use super::listing::{ItemList, Listing, id_of};
+use super::name::{NameRules, Prefix};
+use super::offers::Offered;
+use super::page::JoinedLists;
+use super::summary;
+use super::uri::UriTable;
+use super::{ListKind, PerKind};
+use crate::policy::CompiledPolicy;
+use crate::revision::Family;
+
+/// One configured server, as the catalog needs it.
+#[derive(Clone, Debug)]
+pub struct ServerEntry {
+    /// The server name.
+    pub name: Arc<str>,
+    /// What people read in instructions: usually the server name.
+    pub label: Arc<str>,
+    /// Its prefix, made by [`NameRules::prefix`].
+    pub prefix: Prefix,
+    /// Local tool and prompt names to other local names, before the prefix.
+    pub rename: BTreeMap<String, String>,
+    /// Descriptions in place of the server's, by the (renamed) local name of a tool or prompt.
+    pub describe: BTreeMap<String, String>,
+    /// What it offers; `None` if it was never listed.
+    pub listing: Option<Arc<Listing>>,
+    /// When `listing` was read from the server, on the caller's monotonic clock in milliseconds; `None` if it comes
+    /// from disk, so that nothing is promised about its freshness.
+    pub read_at_ms: Option<u64>,
+}
+
+impl ServerEntry {
+    /// A server without renames, descriptions or a listing.
+    #[must_use]
+    pub fn new(name: &str, prefix: Prefix) -> Self {
+        Self {
+            name: name.into(),
+            label: name.into(),
+            prefix,
+            rename: BTreeMap::new(),
+            describe: BTreeMap::new(),
+            listing: None,
+            read_at_ms: None,
+        }
+    }
+}
+
+/// Something that a person should know: what was left out or changed, and why. The same input gives the same
+/// warnings, so the caller can tell new ones.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Warning {
+    /// The server that it is about.
+    pub server: Arc<str>,
+    /// A sentence that names the item.
+    pub text: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server {}: {}", self.server, self.text)
+    }
+}
+
+/// A catalog and what a person should know about it.
+#[derive(Debug)]
+pub struct Built {
+    /// The catalog.
+    pub catalog: Catalog,
+    /// In order of the servers.
+    pub warnings: Vec<Warning>,
+}
+
+/// What stays of a server after the merge.
+#[derive(Debug)]
+pub(super) struct ServerFacts {
+    pub(super) name: Arc<str>,
+    pub(super) family: Option<Family>,
+    /// Which lists it serves; `None` if it was never listed.
+    pub(super) serves: Option<PerKind<bool>>,
+    /// The freshness hints of its lists; their items are not kept here.
+    pub(super) fresh: PerKind<ItemList>,
+    pub(super) read_at_ms: Option<u64>,
+    pub(super) completions: bool,
+}
+
+/// Everything that all servers offer under public names. Immutable; shared by `Arc`.
+#[derive(Debug)]
+pub struct Catalog {
+    pub(super) version: u64,
+    pub(super) policy: Arc<CompiledPolicy>,
+    pub(super) servers: Vec<ServerFacts>,
+    pub(super) entries: PerKind<Vec<Entry>>,
+    names: PerKind<HashMap<Arc<str>, usize>>,
+    pub(super) uris: UriTable,
+    pub(super) joined: JoinedLists,
+    unprefixed: OnceLock<HashMap<Arc<str>, Option<usize>>>,
+    offered: [Offered; 2],
+    capabilities: [Bytes; 2],
+    instructions: Option<Arc<str>>,
+}
+
+/// What changed between two catalogs as hosts of one family see them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changed {
+    /// `notifications/tools/list_changed` is due.
+    pub tools: bool,
+    /// `notifications/prompts/list_changed` is due.
+    pub prompts: bool,
+    /// `notifications/resources/list_changed` is due: resources or templates.
+    pub resources: bool,
+}
+
+impl Changed {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl Catalog {
+    /// Merges. `servers` are all configured servers in configuration order. `version` must differ from that of every
+    /// other catalog of this process; cursors are bound to it.
+    ///
+    /// `previous` is the catalog that this one takes the place of: a server that starts to offer a name which
+    /// another one holds in it cannot take it over, wherever it stands in the configuration.
+    #[must_use]
+    pub fn build(
+        version: u64,
+        servers: &[ServerEntry],
+        rules: &NameRules,
+        policy: &Arc<CompiledPolicy>,
+        previous: Option<&Self>,
+    ) -> Built {
+        let mut merge = Merge {
+            servers,
+            rules,
+            policy,
+            previous,
+            uris: UriTable::new(servers.iter().map(|s| (&s.name, offers(s, ListKind::Resources)))),
+            entries: PerKind::default(),
+            names: PerKind::default(),
+            warnings: servers.iter().map(|_| Vec::new()).collect(),
+        };
+        // URIs first: a tool may name a resource whose URI has to be rewritten.
+        merge.uris(ListKind::Resources);
+        merge.uris(ListKind::Templates);
+        merge.names(ListKind::Tools);
+        merge.names(ListKind::Prompts);
+        merge.unused_settings();
+        let Merge {
+            mut uris,
+            entries,
+            names,
+            warnings,
+            ..
+        } = merge;
+        uris.fill(entries.get(ListKind::Resources), entries.get(ListKind::Templates));
+        let heard: Vec<_> = servers
+            .iter()
+            .map(|s| s.listing.as_ref().map(|l| (l.family(), &l.offers)))
+            .collect();
+        let offered = [Family::Legacy, Family::Modern].map(|family| Offered::merge(family, &heard));
+        let capabilities = offered.each_ref().map(|offered| Bytes::from(offered.to_json()));
+        let instructions = summary::instructions(servers, &entries).map(Arc::from);
+        let warnings = servers
+            .iter()
+            .zip(warnings)
+            .flat_map(|(server, texts)| {
+                texts.into_iter().map(|text| Warning {
+                    server: server.name.clone(),
+                    text,
+                })
+            })
+            .collect();
+        let catalog = Self {
+            version,
+            policy: policy.clone(),
+            servers: servers.iter().map(facts).collect(),
+            entries,
+            names,
+            uris,
+            joined: JoinedLists::default(),
+            unprefixed: OnceLock::new(),
+            offered,
+            capabilities,
+            instructions,
+        };
+        Built { catalog, warnings }
+    }
+
+    /// The version given at the build.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The policy that its entries are bound to.
+    #[must_use]
+    pub fn policy(&self) -> &Arc<CompiledPolicy> {
+        &self.policy
+    }
+
+    /// The tool of this public name, compared byte for byte. It may be denied: then the answer is as for an unknown
+    /// name, and the denial is recorded.
+    #[must_use]
+    pub fn tool(&self, public: &str) -> Option<&Entry> {
+        self.named(ListKind::Tools, public)
+    }
+
+    /// The prompt of this public name, compared byte for byte; it may be denied.
+    #[must_use]
+    pub fn prompt(&self, public: &str) -> Option<&Entry> {
+        self.named(ListKind::Prompts, public)
+    }
+
+    fn named(&self, kind: ListKind, public: &str) -> Option<&Entry> {
+        let at = self.names.get(kind).get(public)?;
+        self.entries.get(kind).get(*at)
+    }
+
+    /// The tool that exactly one server calls so among those that hosts see. For interactive resources, which call
+    /// the tools of their own server by local names; only asked when there is no public name like it.
+    #[must_use]
+    pub fn unprefixed_tool(&self, local: &str) -> Option<&Entry> {
+        let table = self.unprefixed.get_or_init(|| {
+            let mut table = HashMap::new();
+            for (at, entry) in self.entries.get(ListKind::Tools).iter().enumerate() {
+                if entry.listed() {
+                    table
+                        .entry(entry.local.clone())
+                        .and_modify(|owner| *owner = None)
+                        .or_insert(Some(at));
+                }
+            }
+            table
+        });
+        self.entries.get(ListKind::Tools).get((*table.get(local)?)?)
+    }
+
+    /// All entries of a kind, denied ones too, in order. For `manifold tools`, `check` and status.
+    #[must_use]
+    pub fn entries(&self, kind: ListKind) -> &[Entry] {
+        self.entries.get(kind)
+    }
+
+    /// What is offered to hosts of a family. What is not offered answers as an unknown method.
+    #[must_use]
+    pub fn offered(&self, family: Family) -> &Offered {
+        let [legacy, modern] = &self.offered;
+        match family {
+            Family::Legacy => legacy,
+            Family::Modern => modern,
+        }
+    }
+
+    /// The `capabilities` object for `initialize` (legacy) or `server/discover` (modern), as JSON text.
+    #[must_use]
+    pub fn capabilities(&self, family: Family) -> &Bytes {
+        let [legacy, modern] = &self.capabilities;
+        match family {
+            Family::Legacy => legacy,
+            Family::Modern => modern,
+        }
+    }
+
+    /// The merged instructions, if any server gave some.
+    #[must_use]
+    pub fn instructions(&self) -> Option<&Arc<str>> {
+        self.instructions.as_ref()
+    }
+
+    /// The family that a server speaks, if it was ever listed.
+    #[must_use]
+    pub fn family(&self, server: usize) -> Option<Family> {
+        self.servers.get(server)?.family
+    }
+
+    /// Whether a server completes arguments. One that does not is not asked: the answer is an empty list.
+    #[must_use]
+    pub fn completes(&self, server: usize) -> bool {
+        self.servers.get(server).is_some_and(|s| s.completions)
+    }
+
+    /// What hosts of a family see differently since `older`.
+    #[must_use]
+    pub fn changed_since(&self, older: &Self, family: Family) -> Changed {
+        let differs = |kind: ListKind| {
+            let now = self.listed(kind).map(|entry| entry.json(family));
+            let then = older.listed(kind).map(|entry| entry.json(family));
+            !now.eq(then)
+        };
+        Changed {
+            tools: differs(ListKind::Tools),
+            prompts: differs(ListKind::Prompts),
+            resources: differs(ListKind::Resources) || differs(ListKind::Templates),
+        }
+    }
+
+    /// The entry that holds a public name or URI, if it is the one of this server.
+    fn holds(&self, kind: ListKind, public: &str, server: &str, local: &str) -> bool {
+        let held = self
+            .names
+            .get(kind)
+            .get(public)
+            .and_then(|at| self.entries.get(kind).get(*at));
+        held.is_some_and(|entry| &*entry.server_name == server && &*entry.local == local)
+    }
+
+    /// Whether this server had a listing when the catalog was built.
+    fn knew(&self, server: &str) -> bool {
+        self.servers
+            .iter()
+            .any(|s| &*s.name == server && s.serves.is_some())
+    }
+}
+
+fn offers(server: &ServerEntry, kind: ListKind) -> bool {
+    server
+        .listing
+        .as_ref()
+        .is_none_or(|listing| listing.offers.serves(kind))
+}
+
+fn facts(server: &ServerEntry) -> ServerFacts {
+    let mut fresh = PerKind::default();
+    let serves = server.listing.as_ref().map(|listing| {
+        let mut serves = PerKind::default();
+        for kind in ListKind::ALL {
+            let list = listing.lists.get(kind);
+            *serves.get_mut(kind) = listing.offers.serves(kind);
+            *fresh.get_mut(kind) = ItemList {
+                items: Vec::new(),
+                ttl_ms: list.ttl_ms,
+                public: list.public,
+            };
+        }
+        serves
+    });
+    ServerFacts {
+        name: server.name.clone(),
+        family: server.listing.as_ref().map(|listing| listing.family()),
+        serves,
+        fresh,
+        read_at_ms: server.read_at_ms,
+        completions: server
+            .listing
+            .as_ref()
+            .is_none_or(|listing| listing.offers.completions),
+    }
+}
+
+/// A build in progress.
+struct Merge<'a> {
+    servers: &'a [ServerEntry],
+    rules: &'a NameRules,
+    policy: &'a CompiledPolicy,
+    previous: Option<&'a Catalog>,
+    uris: UriTable,
+    entries: PerKind<Vec<Entry>>,
+    names: PerKind<HashMap<Arc<str>, usize>>,
+    /// By position of the server.
+    warnings: Vec<Vec<String>>,
+}
+
+/// An item that has been read and not yet been given a public name.
+struct Candidate<'a> {
+    server: usize,
+    item: &'a Bytes,
+    parsed: Parsed,
+    family: Family,
+    bound: crate::policy::Bound,
+}
+
+impl<'a> Merge<'a> {
+    fn warn(&mut self, server: usize, text: String) {
+        if let Some(warnings) = self.warnings.get_mut(server) {
+            warnings.push(text);
+        }
+    }
+
+    /// The acceptable items of a kind in order; the others are warned about.
+    fn candidates(&mut self, kind: ListKind) -> Vec<Candidate<'a>> {
+        let mut out = Vec::new();
+        for (server, entry) in self.servers.iter().enumerate() {
+            let Some(listing) = &entry.listing else { continue };
+            let mut seen = HashSet::new();
+            for item in listing.items(kind) {
+                let parsed = match item::parse(kind, item) {
+                    Ok(parsed) => parsed,
+                    Err(problem) => {
+                        let id = id_of(kind, item);
+                        self.warn(server, format!("{} {id} {problem}: left out", kind.noun()));
+                        continue;
+                    }
+                };
+                if !seen.insert(parsed.local.clone()) {
+                    let id = id_of(kind, item);
+                    self.warn(
+                        server,
+                        format!("{} {id} is listed twice: the second is left out", kind.noun()),
+                    );
+                    continue;
+                }
+                let bound = self.policy.bind(kind.policy_kind(), &entry.name, &parsed.local);
+                let family = listing.family();
+                out.push(Candidate {
+                    server,
+                    item,
+                    parsed,
+                    family,
+                    bound,
+                });
+            }
+        }
+        out
+    }
+
+    /// Tools or prompts: whoever comes later with a name that is taken is left out.
+    fn names(&mut self, kind: ListKind) {
+        let candidates = self.candidates(kind);
+        let mut owners: HashMap<Arc<str>, usize> = HashMap::with_capacity(candidates.len());
+        let mut publics = Vec::with_capacity(candidates.len());
+        for (at, candidate) in candidates.iter().enumerate() {
+            let Some(server) = self.servers.get(candidate.server) else {
+                continue;
+            };
+            let local = &candidate.parsed.local;
+            let renamed = server.rename.get(local).unwrap_or(local);
+            let name = self.rules.public_name(&server.prefix, renamed);
+            let loser = match owners.entry(name.text.clone()) {
+                Slot::Vacant(slot) => {
+                    slot.insert(at);
+                    None
+                }
+                Slot::Occupied(mut slot) => {
+                    let first = *slot.get();
+                    if self.keeps(kind, &name.text, &candidates, at, first) {
+                        slot.insert(at);
+                        Some((first, at))
+                    } else {
+                        Some((at, first))
+                    }
+                }
+            };
+            if let Some((loser, winner)) = loser {
+                self.warn_collision(kind, &name.text, &candidates, loser, winner);
+            }
+            publics.push(name);
+        }
+        let mut entries = Vec::with_capacity(owners.len());
+        for (at, (candidate, name)) in candidates.into_iter().zip(publics).enumerate() {
+            if owners.get(&name.text) != Some(&at) {
+                continue;
+            }
+            let Some(server) = self.servers.get(candidate.server) else {
+                continue;
+            };
+            let local = &candidate.parsed.local;
+            let renamed = server.rename.get(local).unwrap_or(local);
+            let description = server
+                .describe
+                .get(renamed)
+                .or_else(|| server.describe.get(local));
+            let changes = Changes {
+                public: (*name.text != **local).then_some(&*name.text),
+                title: name.altered.then_some(renamed.as_str()),
+                description: description.map(String::as_str),
+                rewrite: &|uri| self.rewritten(candidate.server, uri),
+            };
+            entries.push(finish(kind, server, &candidate, name.text.clone(), &changes));
+        }
+        let table = entries
+            .iter()
+            .enumerate()
+            .map(|(at, e)| (e.public.clone(), at))
+            .collect();
+        *self.names.get_mut(kind) = table;
+        *self.entries.get_mut(kind) = entries;
+    }
+
+    /// Resources or templates: a URI goes to the first that hosts may see; the others get a manifold URI.
+    fn uris(&mut self, kind: ListKind) {
+        let candidates = self.candidates(kind);
+        let mut owners: HashMap<&str, usize> = HashMap::with_capacity(candidates.len());
+        for visible in [true, false] {
+            for (at, candidate) in candidates.iter().enumerate() {
+                if candidate.bound.listed() != visible {
+                    continue;
+                }
+                let local = candidate.parsed.local.as_str();
+                match owners.entry(local) {
+                    Slot::Vacant(slot) => {
+                        slot.insert(at);
+                    }
+                    Slot::Occupied(mut slot) => {
+                        let first = *slot.get();
+                        let equals = candidates.get(first).is_some_and(|c| c.bound.listed() == visible);
+                        if equals && self.keeps(kind, local, &candidates, at, first) {
+                            slot.insert(at);
+                        }
+                    }
+                }
+            }
+        }
+        let owners: HashMap<String, usize> =
+            owners.into_iter().map(|(uri, at)| (uri.to_owned(), at)).collect();
+        let mut taken: HashMap<Arc<str>, usize> = HashMap::with_capacity(candidates.len());
+        let mut entries = Vec::with_capacity(candidates.len());
+        for (at, candidate) in candidates.iter().enumerate() {
+            let Some(server) = self.servers.get(candidate.server) else {
+                continue;
+            };
+            let local = &candidate.parsed.local;
+            let owns = owners.get(local) == Some(&at);
+            let public = if owns {
+                Arc::from(local.as_str())
+            } else {
+                self.uris.manifold_uri(candidate.server, local)
+            };
+            if let Some(first) = taken.get(&public) {
+                let first = *first;
+                self.warn_collision(kind, &public, &candidates, at, first);
+                continue;
+            }
+            taken.insert(public.clone(), at);
+            let changes = Changes {
+                public: (!owns).then_some(&*public),
+                title: None,
+                description: None,
+                rewrite: &|_| None,
+            };
+            entries.push(finish(kind, server, candidate, public.clone(), &changes));
+        }
+        let table = entries
+            .iter()
+            .enumerate()
+            .map(|(at, e)| (e.public.clone(), at))
+            .collect();
+        *self.names.get_mut(kind) = table;
+        *self.entries.get_mut(kind) = entries;
+    }
+
+    /// Whether the candidate `at` keeps a public name although `first` comes before it: it held the name in the
+    /// previous catalog, which knew the other server without that item.
+    fn keeps(
+        &self,
+        kind: ListKind,
+        public: &str,
+        candidates: &[Candidate<'_>],
+        at: usize,
+        first: usize,
+    ) -> bool {
+        let Some(previous) = self.previous else {
+            return false;
+        };
+        let (Some(late), Some(early)) = (candidates.get(at), candidates.get(first)) else {
+            return false;
+        };
+        let name = |candidate: &Candidate<'_>| self.servers.get(candidate.server).map(|s| s.name.clone());
+        let (Some(late_server), Some(early_server)) = (name(late), name(early)) else {
+            return false;
+        };
+        previous.holds(kind, public, &late_server, &late.parsed.local) && previous.knew(&early_server)
+    }
+
+    fn warn_collision(
+        &mut self,
+        kind: ListKind,
+        public: &str,
+        candidates: &[Candidate<'_>],
+        loser: usize,
+        winner: usize,
+    ) {
+        let (Some(loser), Some(winner)) = (candidates.get(loser), candidates.get(winner)) else {
+            return;
+        };
+        let owner = self.servers.get(winner.server).map_or("", |s| &*s.name);
+        let text = format!(
+            "{} {:?} would have the public name {public:?}, which {:?} of server {owner} has: left out",
+            kind.noun(),
+            loser.parsed.local,
+            winner.parsed.local,
+        );
+        self.warn(loser.server, text);
+    }
+
+    /// The public form of a server's resource URI, if it is rewritten. Only listed resources: tools name no others.
+    fn rewritten(&self, server: usize, uri: &str) -> Option<Arc<str>> {
+        let public = self.uris.manifold_uri(server, uri);
+        let at = self.names.get(ListKind::Resources).get(&public)?;
+        let entry = self.entries.get(ListKind::Resources).get(*at)?;
+        (entry.server == server && &*entry.local == uri).then_some(public)
+    }
+
+    /// Renames and descriptions that found nothing, once the whole list is known.
+    fn unused_settings(&mut self) {
+        for (at, server) in self.servers.iter().enumerate() {
+            let Some(listing) = server.listing.as_ref().filter(|l| !l.incomplete) else {
+                continue;
+            };
+            if server.rename.is_empty() && server.describe.is_empty() {
+                continue;
+            }
+            let mut known = HashSet::new();
+            for kind in [ListKind::Tools, ListKind::Prompts] {
+                for item in listing.items(kind) {
+                    if let Ok(parsed) = item::parse(kind, item) {
+                        known.extend(server.rename.get(&parsed.local).cloned());
+                        known.insert(parsed.local);
+                    }
+                }
+            }
+            let renames = server.rename.keys().map(|name| ("rename", name));
+            let describes = server.describe.keys().map(|name| ("describe", name));
+            let unused: Vec<String> = renames
+                .chain(describes)
+                .filter(|(_, name)| !known.contains(*name))
+                .map(|(key, name)| format!("`{key}` names {name:?}, which the server does not offer"))
+                .collect();
+            unused.into_iter().for_each(|text| self.warn(at, text));
+        }
+    }
+}
+
+fn finish(
+    kind: ListKind,
+    server: &ServerEntry,
+    candidate: &Candidate<'_>,
+    public: Arc<str>,
+    changes: &Changes<'_>,
+) -> Entry {
+    let (legacy, modern) = item::render(candidate.item, &candidate.parsed, changes, candidate.family);
+    let local: Arc<str> = if *public == *candidate.parsed.local {
+        public.clone()
+    } else {
+        candidate.parsed.local.as_str().into()
+    };
+    Entry {
+        kind,
+        server: candidate.server,
+        server_name: server.name.clone(),
+        family: candidate.family,
+        local,
+        public,
+        bound: candidate.bound.clone(),
+        facts: candidate.parsed.facts.clone(),
+        legacy,
+        modern,
+    }
+}
+
+#[cfg(test)]
+mod tests;
