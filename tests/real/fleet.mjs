@@ -70,7 +70,7 @@ export function makeFleet(name, other) {
   };
   fleet.config = (port = 0) => {
     const path = join(work, `manifold-${port}.yaml`);
-    writeFileSync(path, JSON.stringify({ ...config, listen: { http: `127.0.0.1:${port}` } }, null, 1));
+    writeFileSync(path, JSON.stringify({ ...config, listen: { http: `127.0.0.1:${port}`, sse: true } }, null, 1));
     return path;
   };
   return fleet;

@@ -2,7 +2,8 @@
 //
 //   tests/real/run [--baseline] [--binary PATH] [--jobs N] [ROW...]
 //
-// A row is a driver and a way in, e.g. `sdk1-http`. Each row has a working folder, a configuration and a manifold of its own under
+// A row is a driver and a way in, e.g. `sdk1-http`: the daemon over Streamable HTTP, its 2024-11-05 pair (sse), `manifold stdio`, or
+// `manifold stdio --connect` to the daemon (connect). Each row has a working folder, a configuration and a manifold of its own under
 // target/real/work. `--baseline` runs the drivers directly against the servers instead. After each row no process that was
 // started for it may be left. The last line is `N passed, N failed`.
 import { spawn } from 'node:child_process';
@@ -20,6 +21,9 @@ const DRIVERS = {
   'py-modern': ['py.py', '--era', 'modern'],
   cli: ['cli.mjs'],
 };
+// The first start of all has to wait for the servers; every later one answers from records, before any server is up.
+const COLD_MS = 20_000;
+const WARM_MS = 1_000;
 const options = { baseline: false, binary: join(ROOT, 'target/debug/manifold'), jobs: 2, rows: [] };
 for (let argv = process.argv.slice(2); argv.length > 0; ) {
   const word = argv.shift();
@@ -30,7 +34,7 @@ for (let argv = process.argv.slice(2); argv.length > 0; ) {
 }
 const ways = options.baseline ? ['direct'] : ['http', 'stdio'];
 const all = Object.keys(DRIVERS).flatMap((driver) => ways.map((way) => `${driver}-${way}`));
-if (!options.baseline) all.push('rmcp', 'together');
+if (!options.baseline) all.push('sdk1-sse', 'sdk1-connect', 'sdk2-modern-connect', 'rmcp', 'together', 'start-http', 'start-stdio');
 const unknown = options.rows.filter((row) => !all.includes(row));
 if (unknown.length > 0) { console.error(`unknown row ${unknown}; there are ${all.join(' ')}`); process.exit(2); }
 const rows = options.rows.length > 0 ? options.rows : all;
@@ -73,6 +77,12 @@ function run(command, args, log, { env, limit = ROW_LIMIT_MS } = {}) {
     child.on('error', (error) => take(`not ok - the driver: ${error.message}\n`));
     child.on('close', (code) => { clearTimeout(timer); done({ code, text }); });
   });
+}
+
+async function openLog(fleet) {
+  const log = createWriteStream(join(fleet.work, 'manifold.log'), { flags: 'a' });
+  await new Promise((done) => log.on('open', done));
+  return log;
 }
 
 /** Starts `manifold serve` and waits until it answers. */
@@ -131,15 +141,25 @@ async function runRow(row) {
     if (!claimed) check(`${who ?? 'the driver'} ends with its summary`, `it ended with ${code}: ${text.trim().split('\n').filter((line) => !/^(ok|not ok) - /.test(line)).join(' ').slice(-600)}`);
   };
   const stdio = () => ['--stdio', JSON.stringify([options.binary, 'stdio', '--config', fleet.config()])];
-  if (row.endsWith('-direct')) {
+  const impatient = (where, limit) => run(process.execPath, [join(HERE, 'clients/warm.mjs'), '--fleet', fleet.file, '--within', String(limit), ...where], log);
+  if (row === 'start-stdio') {
+    collect(await impatient(stdio(), COLD_MS), 'first start');
+    collect(await impatient(stdio(), WARM_MS), 'second start');
+  } else if (row === 'start-http') {
+    for (const [limit, who] of [[COLD_MS, 'first start'], [WARM_MS, 'second start']]) {
+      const daemon = await serve(fleet, await openLog(fleet));
+      collect(await impatient(['--http', daemon.url], limit), who);
+      check(`${who}: the daemon ends when asked to`, !(await daemon.stop()) && 'it had to be killed after 8 s');
+    }
+  } else if (row.endsWith('-direct')) {
     collect(await run(...driverCommand(row.replace(/-direct$/, ''), fleet, ['--direct']), log));
   } else if (row.endsWith('-stdio')) {
     collect(await run(...driverCommand(row.replace(/-stdio$/, ''), fleet, stdio()), log));
   } else {
-    const daemonLog = createWriteStream(join(fleet.work, 'manifold.log'));
-    await new Promise((done) => daemonLog.on('open', done));
-    const daemon = await serve(fleet, daemonLog);
-    if (row.endsWith('-http')) collect(await run(...driverCommand(row.replace(/-http$/, ''), fleet, ['--http', daemon.url]), log));
+    const daemon = await serve(fleet, await openLog(fleet));
+    const [, driver, way] = /^(.*)-(http|sse|connect)$/.exec(row) ?? [];
+    const entries = { http: ['--http', daemon.url], sse: ['--sse', daemon.url.replace('/mcp', '/sse')], connect: ['--stdio', JSON.stringify([options.binary, 'stdio', '--connect', daemon.url])] };
+    if (way) collect(await run(...driverCommand(driver, fleet, entries[way]), log));
     else if (row === 'together') {
       // Several hosts of both eras at once before one daemon.
       const hosts = ['sdk1', 'sdk2-modern', 'py-legacy', 'py-modern'];

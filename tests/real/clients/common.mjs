@@ -9,13 +9,13 @@ import { isDeepStrictEqual } from 'node:util';
 export const DOCUMENT = 'demo://resource/static/document/architecture.md';
 const CHECK_LIMIT_MS = 40_000;
 
-/** Arguments of a driver: --fleet FILE and one of --direct, --http URL, --stdio JSON (a list: command and arguments). */
+/** Arguments of a driver: --fleet FILE and one of --direct, --http URL, --sse URL (2024-11-05), --stdio JSON (a list: command and arguments). */
 export function parseArguments(argv) {
   const options = { era: 'legacy' };
   for (let i = 0; i < argv.length; i++) {
     const [key, value] = [argv[i].replace(/^--/, ''), argv[i + 1]];
     if (key === 'direct') options.direct = true;
-    else if (['fleet', 'http', 'stdio', 'era', 'only'].includes(key)) { options[key] = value; i += 1; }
+    else if (['fleet', 'http', 'sse', 'stdio', 'era', 'only', 'within'].includes(key)) { options[key] = value; i += 1; }
     else throw new Error(`unknown argument ${argv[i]}`);
   }
   options.fleet = JSON.parse(readFileSync(options.fleet, 'utf8'));
@@ -133,7 +133,7 @@ export async function openSides(driver, options) {
   let tested = plain;
   let many;
   if (!options.direct) {
-    const where = options.http ? { url: options.http } : { command: options.stdio[0], args: options.stdio.slice(1), cwd: options.fleet.work };
+    const where = options.http ? { url: options.http } : options.sse ? { sse: options.sse } : { command: options.stdio[0], args: options.stdio.slice(1), cwd: options.fleet.work };
     many = await driver.connect(where, options, {});
     close.push(many);
     tested = { on: () => many, name: (server, local) => `${server}__${local}`, all: () => [many] };

@@ -1,5 +1,6 @@
 // A host on @modelcontextprotocol/sdk 1.x (legacy revisions), against each server directly or through manifold.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport, getDefaultEnvironment } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
@@ -9,7 +10,7 @@ import { legacyScenarios } from './legacy.mjs';
 async function connect(where, options) {
   const transport = where.url
     ? new StreamableHTTPClientTransport(new URL(where.url))
-    : new StdioClientTransport({ command: where.command, args: where.args, env: { ...getDefaultEnvironment(), ...where.env }, cwd: where.cwd, stderr: 'ignore' });
+    : where.sse ? new SSEClientTransport(new URL(where.sse)) : new StdioClientTransport({ command: where.command, args: where.args, env: { ...getDefaultEnvironment(), ...where.env }, cwd: where.cwd, stderr: 'ignore' });
   const client = new Client({ name: 'sdk1-driver', version: '1.0.0' }, { capabilities: { sampling: {}, elicitation: {}, roots: { listChanged: true } } });
   const answers = handlers(options);
   const asked = { sampling: [], elicitation: [], roots: [] };
