@@ -4,8 +4,10 @@
 
 pub mod capability;
 pub mod in_flight;
+pub mod replay;
 pub mod reverse;
 pub mod stream;
+pub mod table;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -83,13 +85,19 @@ impl LogLevel {
     /// The level of that name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == name).map(|(level, _)| *level)
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(level, _)| *level)
     }
 
     /// Its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(level, _)| *level == self).map_or("info", |(_, name)| name)
+        Self::ALL
+            .iter()
+            .find(|(level, _)| *level == self)
+            .map_or("info", |(_, name)| name)
     }
 }
 
@@ -170,7 +178,10 @@ impl Session {
     #[must_use]
     pub fn log_level(&self) -> Option<LogLevel> {
         let stored = self.log_level.load(Ordering::Relaxed);
-        LogLevel::ALL.iter().find(|(level, _)| *level as u8 == stored).map(|(level, _)| *level)
+        LogLevel::ALL
+            .iter()
+            .find(|(level, _)| *level as u8 == stored)
+            .map(|(level, _)| *level)
     }
 
     /// Remembers the level of `logging/setLevel`.

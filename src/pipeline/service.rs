@@ -45,13 +45,19 @@ impl Reply {
     /// A normal answer.
     #[must_use]
     pub fn ok(message: Outgoing) -> Self {
-        Self { status: 200, message: Some(message) }
+        Self {
+            status: 200,
+            message: Some(message),
+        }
     }
 
     /// Nothing: the host cancelled.
     #[must_use]
     pub fn cancelled() -> Self {
-        Self { status: 499, message: None }
+        Self {
+            status: 499,
+            message: None,
+        }
     }
 }
 

@@ -107,7 +107,10 @@ impl CapabilitySet {
     pub fn to_json(self) -> String {
         let mut parts = Vec::new();
         if self.has(Self::ROOTS) {
-            parts.push(format!("\"roots\":{{\"listChanged\":{}}}", self.has(Self::ROOTS_LIST_CHANGED)));
+            parts.push(format!(
+                "\"roots\":{{\"listChanged\":{}}}",
+                self.has(Self::ROOTS_LIST_CHANGED)
+            ));
         }
         if self.has(Self::SAMPLING) {
             let mut inner = Vec::new();

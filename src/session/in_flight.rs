@@ -27,7 +27,10 @@ impl InFlight {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
                 vacant.insert(cancel);
-                Some(InFlightGuard { table: self.clone(), id })
+                Some(InFlightGuard {
+                    table: self.clone(),
+                    id,
+                })
             }
         }
     }

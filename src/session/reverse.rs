@@ -52,13 +52,17 @@ pub struct ReverseTable {
 
 impl fmt::Debug for ReverseTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReverseTable").field("waiting", &self.len()).finish()
+        f.debug_struct("ReverseTable")
+            .field("waiting", &self.len())
+            .finish()
     }
 }
 
 impl ReverseTable {
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.table
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Registers a reverse request and returns our id for it; `None` if the session has ended.
@@ -74,13 +78,21 @@ impl ReverseTable {
         }
         table.next += 1;
         let id = table.next;
-        table.waiting.insert(id, Waiting { deliver: Box::new(deliver), progress });
+        table.waiting.insert(
+            id,
+            Waiting {
+                deliver: Box::new(deliver),
+                progress,
+            },
+        );
         Some(id)
     }
 
     /// Hands an arriving response to whoever waits for it.
     pub fn answer(&self, message: Message) -> ReverseVerdict {
-        let Some(id) = message.wire_id().map(|id| id.0) else { return ReverseVerdict::Unknown };
+        let Some(id) = message.wire_id().map(|id| id.0) else {
+            return ReverseVerdict::Unknown;
+        };
         let waiting = {
             let mut table = self.lock();
             match table.waiting.remove(&id) {
@@ -96,7 +108,11 @@ impl ReverseTable {
     /// Passes the host's progress on an open reverse request to the server; `false` if there is none.
     pub fn progress(&self, id: u64, message: Message) -> bool {
         let table = self.lock();
-        match table.waiting.get(&id).and_then(|waiting| waiting.progress.as_ref()) {
+        match table
+            .waiting
+            .get(&id)
+            .and_then(|waiting| waiting.progress.as_ref())
+        {
             Some(forward) => {
                 forward(message);
                 true
@@ -138,7 +154,9 @@ impl ReverseTable {
 /// The message that withdraws a reverse request from a host.
 #[must_use]
 pub fn withdrawal(id: u64, reason: Option<&str>) -> Outgoing {
-    let reason = reason.map(|text| format!(",\"reason\":{}", crate::wire::json::quote(text))).unwrap_or_default();
+    let reason = reason
+        .map(|text| format!(",\"reason\":{}", crate::wire::json::quote(text)))
+        .unwrap_or_default();
     Outgoing::from(format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}{reason}}}}}"
     ))

@@ -9,14 +9,28 @@ fn a_set_survives_its_own_spelling() {
             || (!set.has(CapabilitySet::SAMPLING)
                 && (set.has(CapabilitySet::SAMPLING_TOOLS) || set.has(CapabilitySet::SAMPLING_CONTEXT)));
         if !lost {
-            assert_eq!(CapabilitySet::from_json(set.to_json().as_bytes()), set, "{}", set.to_json());
+            assert_eq!(
+                CapabilitySet::from_json(set.to_json().as_bytes()),
+                set,
+                "{}",
+                set.to_json()
+            );
         }
     }
 }
 
 #[test]
 fn an_empty_elicitation_object_means_forms() {
-    assert_eq!(CapabilitySet::from_json(b"{\"elicitation\":{}}"), CapabilitySet::ELICITATION_FORM);
-    assert_eq!(CapabilitySet::from_json(b"{\"elicitation\":{\"url\":{}}}"), CapabilitySet::ELICITATION_URL);
-    assert_eq!(CapabilitySet::from_json(b"{\"elicitation\":null,\"x\":1}"), CapabilitySet::NONE);
+    assert_eq!(
+        CapabilitySet::from_json(b"{\"elicitation\":{}}"),
+        CapabilitySet::ELICITATION_FORM
+    );
+    assert_eq!(
+        CapabilitySet::from_json(b"{\"elicitation\":{\"url\":{}}}"),
+        CapabilitySet::ELICITATION_URL
+    );
+    assert_eq!(
+        CapabilitySet::from_json(b"{\"elicitation\":null,\"x\":1}"),
+        CapabilitySet::NONE
+    );
 }
