@@ -3,6 +3,7 @@
 //! Pure: no Tokio, no clock, no randomness, nothing of the rest of the crate. Everyone may call it.
 //! It never decides anything and never changes a byte that it was not asked to change.
 
+pub mod headers;
 pub mod id;
 pub mod json;
 pub mod lines;
