@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::ListKind;
 use crate::policy::Bound;
 use crate::revision::Family;
+use crate::wire::headers::{HeaderAnnotations, HeaderParam};
 use crate::wire::json::{JsonLimits, ObjectMember, Scanner, ValueKind, kind_of, member, quote, unquote};
 use crate::wire::{Span, Splice};
 
@@ -43,6 +44,8 @@ pub struct Facts {
     pub free_output: bool,
     /// The `ui://` resource that a host shows for the tool, as the server says it.
     pub ui_resource: Option<Arc<str>>,
+    /// The arguments that a modern host repeats in headers, and that we repeat towards a modern HTTP server.
+    pub header_params: Vec<HeaderParam>,
 }
 
 /// An item in the catalog.
@@ -97,6 +100,8 @@ pub(super) struct Parsed {
     /// Places of `ui://` references in `_meta`, quoted.
     ui: Vec<Span>,
     pub(super) facts: Facts,
+    /// What is wrong with the parameter headers. A modern server's tool is not shown to anybody then.
+    pub(super) header_fault: Option<String>,
 }
 
 /// Reads an item. The error says what is wrong with it, to follow its name in a warning.
@@ -163,8 +168,12 @@ pub(super) fn parse(kind: ListKind, item: &Bytes) -> Result<Parsed, String> {
         return Err("has no \"name\"".to_owned());
     }
     if kind == ListKind::Tools {
-        if !input_schema.is_some_and(|schema| describes_object(item, schema)) {
+        let Some(schema) = input_schema.filter(|schema| describes_object(item, *schema)) else {
             return Err("has no \"inputSchema\" of \"type\": \"object\"".to_owned());
+        };
+        match HeaderAnnotations::from_schema(schema.of(item)) {
+            Ok(params) => parsed.facts.header_params = params,
+            Err(fault) => parsed.header_fault = Some(fault.to_string()),
         }
         let hint = |key: &str| match member(item, annotations?, key)?.of(item) {
             b"true" => Some(true),

@@ -407,6 +407,11 @@ impl<'a> Merge<'a> {
                         continue;
                     }
                 };
+                if let (Family::Modern, Some(fault)) = (listing.family(), &parsed.header_fault) {
+                    let id = id_of(kind, item);
+                    self.warn(server, format!("{} {id} {fault}: left out", kind.noun()));
+                    continue;
+                }
                 if !seen.insert(parsed.local.clone()) {
                     let id = id_of(kind, item);
                     self.warn(
@@ -664,4 +669,4 @@ fn finish(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -157,7 +157,7 @@ fn push_expression(steps: &mut Vec<Step>, expression: &str) -> Option<()> {
     } else {
         (' ', expression)
     };
-    let bad = |name: &str| name.is_empty() || name.contains(['{', '}', '/', ' ']);
+    let bad = |name: &str| name.is_empty() || name.contains(['{', '}', '/', ' ', '!', '=', '@', '|']);
     if names.split(',').any(bad) {
         return None;
     }
