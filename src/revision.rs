@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::wire::method::Method;
+
 /// A revision of the protocol that manifold speaks. The order is that of publication.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Revision {
@@ -39,6 +41,14 @@ impl Family {
             Self::Legacy => "legacy",
             Self::Modern => "modern",
         }
+    }
+
+    /// Whether any revision of the family has the method.
+    #[must_use]
+    pub fn has(self, method: &Method) -> bool {
+        Revision::ALL
+            .into_iter()
+            .any(|revision| revision.family() == self && revision.has(method))
     }
 }
 
@@ -158,6 +168,12 @@ impl Revision {
             .max()
     }
 
+    /// Whether this revision has the method.
+    #[must_use]
+    pub fn has(self, method: &Method) -> bool {
+        method.is_in(self.as_str())
+    }
+
     /// What this revision has.
     #[must_use]
     pub const fn features(self) -> Features {
@@ -177,6 +193,18 @@ impl FromStr for Revision {
     fn from_str(version: &str) -> Result<Self, Self::Err> {
         Self::parse(version).ok_or(UnknownRevision)
     }
+}
+
+/// Whether a host of this family may send the method: if not, it is answered as an unknown one.
+#[must_use]
+pub fn known_to_host_side(method: &str, family: Family) -> bool {
+    Method::find(method).is_some_and(|method| method.from_host() && family.has(method))
+}
+
+/// Whether an MCP server of this family may send the method.
+#[must_use]
+pub fn known_to_downstream_side(method: &str, family: Family) -> bool {
+    Method::find(method).is_some_and(|method| method.from_server() && family.has(method))
 }
 
 /// Whether a version string that we do not speak looks modern: sorts after the last legacy one. Version strings

@@ -8,8 +8,11 @@ pub mod id;
 pub mod json;
 pub mod lines;
 pub mod message;
+pub mod method;
+pub mod number;
 pub mod splice;
 pub mod sse;
+pub mod strict;
 
 pub use id::{HostId, WireId};
 pub use json::{JsonFault, JsonLimits, Span};

@@ -92,3 +92,38 @@ fn the_table_says_what_the_specification_says() {
     );
     assert_eq!(with(|f| f.resource_not_found_code == -32602), ["2026-07-28"]);
 }
+
+#[test]
+fn methods_are_known_by_family_and_side() {
+    for both in [
+        "tools/list",
+        "tools/call",
+        "notifications/cancelled",
+        "completion/complete",
+    ] {
+        assert!(
+            known_to_host_side(both, Family::Legacy) && known_to_host_side(both, Family::Modern),
+            "{both}"
+        );
+    }
+    for removed in [
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    ] {
+        assert!(
+            known_to_host_side(removed, Family::Legacy) && !known_to_host_side(removed, Family::Modern),
+            "{removed}"
+        );
+    }
+    assert!(!known_to_host_side("server/discover", Family::Legacy));
+    assert!(
+        !known_to_host_side("roots/list", Family::Legacy),
+        "only servers ask for roots"
+    );
+    assert!(known_to_downstream_side("roots/list", Family::Legacy));
+    assert!(!known_to_downstream_side("roots/list", Family::Modern));
+    assert!(!known_to_host_side("tools/unheard-of", Family::Modern));
+}

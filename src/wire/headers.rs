@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::json::{JsonFault, JsonLimits, Scanner, Span, ValueKind, kind_of, members, quote, unquote};
+use super::number::Decimal;
 
 /// The revision that a request speaks.
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
@@ -452,52 +453,7 @@ fn agree(given: Option<&[u8]>, arguments: &[u8], path: &[String]) -> Result<(), 
 
 /// Whether two JSON numbers have the same value, without loss of digits.
 fn same_number(a: &str, b: &str) -> bool {
-    match (Decimal::parse(a), Decimal::parse(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => false,
-    }
-}
-
-/// A decimal number in one spelling: no zeros at either end of the digits.
-#[derive(PartialEq, Eq, Debug)]
-struct Decimal {
-    negative: bool,
-    digits: String,
-    /// Power of ten of the last digit.
-    exponent: i64,
-}
-
-impl Decimal {
-    fn parse(text: &str) -> Option<Self> {
-        let mut scanner = Scanner::new(text.as_bytes(), JsonLimits::default());
-        let is_number = scanner.next_kind() == Ok(ValueKind::Number)
-            && scanner.value().is_ok_and(|span| span.len() == text.len());
-        if !is_number {
-            return None;
-        }
-        let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
-        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
-            None => (text, 0),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        let digits = all.trim_start_matches('0').trim_end_matches('0');
-        if digits.is_empty() {
-            return Some(Self {
-                negative: false,
-                digits: String::new(),
-                exponent: 0,
-            });
-        }
-        let dropped = all.len() - all.trim_end_matches('0').len();
-        let shift = i64::try_from(dropped).ok()? - i64::try_from(fraction.len()).ok()?;
-        Some(Self {
-            negative,
-            digits: digits.to_owned(),
-            exponent: exponent.checked_add(shift)?,
-        })
-    }
+    a == b || matches!((Decimal::parse(a), Decimal::parse(b)), (Some(a), Some(b)) if a == b)
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub fn event(id: Option<&str>, name: Option<&str>, data: impl IntoIterator<Item 
     out
 }
 
-/// An event with an id and empty data: it gives the peer an id to come back with. Only for peers whose revision has
-/// [`priming_event`](crate::revision::Features::priming_event).
+/// An event with an id and empty data: it gives the peer an id to come back with. Only for peers whose revision
+/// has the feature `priming_event`.
 #[must_use]
 pub fn priming(id: &str, retry: Option<Duration>) -> Bytes {
     let mut out = String::new();
