@@ -130,10 +130,11 @@ pub(super) fn parse(kind: ListKind, item: &Bytes) -> Result<Parsed, String> {
             "icons" => ValueKind::Array,
             _ => return Ok(()),
         };
-        if found == Some(ValueKind::Null) && key != kind.id_key() {
+        let null = found == Some(ValueKind::Null) && key != kind.id_key();
+        if null && !matches!(&*key, "title" | "description") {
             return Ok(());
         }
-        if found != Some(wanted) {
+        if found != Some(wanted) && !null {
             problem.get_or_insert_with(|| format!("has a \"{key}\" that is no {}", word(wanted)));
             return Ok(());
         }

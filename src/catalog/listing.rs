@@ -364,6 +364,7 @@ impl ListReader {
 
     /// Puts the list into a listing. Returns what was left out and why, in words.
     pub fn finish(mut self, listing: &mut Listing) -> Vec<String> {
+        let warnings = self.warnings.iter().map(|text| plain(text)).collect();
         if self.pages == 0 {
             self.list.public = false;
         }
@@ -372,8 +373,21 @@ impl ListReader {
         }
         listing.incomplete |= self.incomplete;
         *listing.lists.get_mut(self.kind) = self.list;
-        self.warnings
+        warnings
     }
+}
+
+/// A warning fit for a log and a terminal: what servers say may hold anything.
+pub(super) fn plain(text: &str) -> String {
+    const LONGEST: usize = 400;
+    let spelled = |c: char| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    text.chars().take(LONGEST).map(spelled).collect()
 }
 
 /// The name of an item for a warning, shortened; it may be a hostile text.

@@ -12,7 +12,8 @@ use crate::crypto::sha256_parts;
 /// How public names are made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameRules {
-    /// Between prefix and local name: `_` and `-` only. Other characters are ignored; if none is left, it is `__`.
+    /// Between prefix and local name: the first four of its characters that are in `[A-Za-z0-9_-]`; if there is
+    /// none, `__`.
     pub separator: Arc<str>,
     /// The longest public name, in bytes. Values below [`NameRules::SHORTEST_LIMIT`] count as that.
     pub max_length: usize,
@@ -38,15 +39,10 @@ const PREFIX_LIMIT: usize = 64;
 
 impl NameRules {
     /// Below this there is no room for prefix, separator, some of the name and the hash.
-    pub const SHORTEST_LIMIT: usize = 24;
+    pub const SHORTEST_LIMIT: usize = 16;
 
     fn separator(&self) -> String {
-        let legal: String = self
-            .separator
-            .chars()
-            .filter(|c| matches!(c, '_' | '-'))
-            .take(8)
-            .collect();
+        let legal: String = self.separator.chars().filter(|c| is_legal(*c)).take(4).collect();
         if legal.is_empty() { "__".to_owned() } else { legal }
     }
 
@@ -83,9 +79,16 @@ impl NameRules {
         let stem: String = safe.chars().take(PREFIX_LIMIT).collect();
         let stem = stem.trim_matches(|c| c == '_' || c == '-');
         let stem = if stem.is_empty() { "s" } else { stem };
-        // It ends in a letter or digit, so the separator cannot begin inside it.
         let hash = stable_hash(&[wanted.as_bytes()], PREFIX_HASH);
-        Prefix(format!("{stem}{filler}{hash}").into())
+        let whole = format!("{stem}{filler}{hash}");
+        // It ends in a letter or digit, so a separator of `_` and `-` cannot begin inside it.
+        if format!("{whole}{separator}").find(&separator) == Some(whole.len()) {
+            return Prefix(whole.into());
+        }
+        // One of letters can; not without its first character, though.
+        let first = separator.chars().next();
+        let bare: String = whole.chars().filter(|c| Some(*c) != first).collect();
+        Prefix(bare.into())
     }
 
     /// The public name of what a server calls `local`.

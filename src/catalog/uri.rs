@@ -45,11 +45,9 @@ struct ServerUris {
     rewritten: bool,
 }
 
-/// The table. Positions are those of the catalog's entries.
+/// What routes besides the catalog's public names. Positions are those of the catalog's entries.
 #[derive(Debug, Default)]
 pub(super) struct UriTable {
-    resources: HashMap<Arc<str>, usize>,
-    templates: HashMap<Arc<str>, usize>,
     /// Templates that are public as they are, the most specific first.
     by_specificity: Vec<(usize, Template)>,
     servers: Vec<ServerUris>,
@@ -88,7 +86,6 @@ impl UriTable {
     /// Takes the finished entries into the table.
     pub(super) fn fill(&mut self, resources: &[Entry], templates: &[Entry]) {
         for (at, entry) in resources.iter().enumerate() {
-            self.resources.entry(entry.public.clone()).or_insert(at);
             if let Some(server) = self.servers.get_mut(entry.server) {
                 server.rewritten |= entry.public != entry.local;
                 server.resources.insert(entry.local.clone(), at);
@@ -96,7 +93,6 @@ impl UriTable {
         }
         let mut matched = HashMap::<usize, usize>::new();
         for (at, entry) in templates.iter().enumerate() {
-            self.templates.entry(entry.public.clone()).or_insert(at);
             if entry.public != entry.local {
                 if let Some(server) = self.servers.get_mut(entry.server) {
                     server.rewritten = true;
@@ -141,7 +137,7 @@ impl Catalog {
             denied.get_or_insert(route);
             None
         };
-        let exact = self.uris.resources.get(uri);
+        let exact = self.names.get(ListKind::Resources).get(uri);
         if let Some(route) = exact.and_then(|at| self.route_to(*at)).and_then(&mut consider) {
             return Some(route);
         }
@@ -178,7 +174,7 @@ impl Catalog {
     /// What a completion with a `ref/resource` is about: a public template by its text, else a resource.
     #[must_use]
     pub fn completion_resource(&self, uri: &str) -> Option<Route> {
-        let template = self.uris.templates.get(uri);
+        let template = self.names.get(ListKind::Templates).get(uri);
         match template.and_then(|at| self.entries.get(ListKind::Templates).get(*at)) {
             Some(entry) => Some(Route {
                 server: entry.server,

@@ -55,6 +55,9 @@ fn a_title_is_added_only_where_there_is_none() {
     };
     let (with, _) = render_as(TOOL, &changes, Family::Legacy);
     assert!(with.starts_with("{\"title\":\"a.b\",\"name\" : \"n\""), "{with}");
+    let null = TOOL.replace("\"vendor\"", "\"title\":null,\"vendor\"");
+    let (kept, _) = render_as(&null, &changes, Family::Legacy);
+    assert_eq!(kept.matches("\"title\"").count(), 1, "{kept}");
     let titled = TOOL.replace("\"x\":null", "\"title\":\"T\"");
     let (kept, _) = render_as(&titled, &changes, Family::Legacy);
     assert!(kept.starts_with("{\"name\""), "{kept}");
@@ -70,6 +73,12 @@ fn descriptions_are_replaced_or_added() {
     assert!(
         added.starts_with("{\"description\":\"new \\\"one\\\"\",\"name\""),
         "{added}"
+    );
+    let null = TOOL.replace("\"vendor\"", "\"description\":null,\"vendor\"");
+    let (replaced, _) = render_as(&null, &changes, Family::Legacy);
+    assert!(
+        replaced.contains("\"description\":\"new \\\"one\\\"\",\"vendor\""),
+        "{replaced}"
     );
     let described = TOOL.replace("\"vendor\"", "\"description\":\"old\",\"vendor\"");
     let (replaced, _) = render_as(&described, &changes, Family::Legacy);

@@ -132,8 +132,8 @@ fn scheme_labels_are_legal_and_distinct() {
 proptest! {
     #[test]
     fn names_are_legal_short_stable_and_distinct(
-        separator in prop::sample::select(vec!["__", "-", "_", "--", "_-", "."]),
-        limit in 24usize..80,
+        separator in prop::sample::select(vec!["__", "-", "_", "--", "_-", ".", "x", "ab", "-----"]),
+        limit in 16usize..80,
         pairs in prop::collection::hash_set(("[ab_.\\-]{1,6}|\\PC{0,70}", "[ab_.\\-/]{0,8}|\\PC{0,90}"), 2..30),
     ) {
         let rules = rules(separator, limit);
