@@ -13,5 +13,6 @@ pub mod pipeline;
 pub mod policy;
 pub mod revision;
 pub mod runtime;
+pub mod sample;
 pub mod session;
 pub mod wire;
