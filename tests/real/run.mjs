@@ -20,6 +20,7 @@ const DRIVERS = {
   'py-legacy': ['py.py'],
   'py-modern': ['py.py', '--era', 'modern'],
   cli: ['cli.mjs'],
+  bytes: ['bytes.mjs'],
 };
 // The first start of all has to wait for the servers; every later one answers from records, before any server is up.
 const COLD_MS = 20_000;
@@ -33,7 +34,7 @@ for (let argv = process.argv.slice(2); argv.length > 0; ) {
   else options.rows.push(word);
 }
 const ways = options.baseline ? ['direct'] : ['http', 'stdio'];
-const all = Object.keys(DRIVERS).flatMap((driver) => ways.map((way) => `${driver}-${way}`));
+const all = Object.keys(DRIVERS).flatMap((driver) => ways.map((way) => `${driver}-${way}`)).filter((row) => row !== 'bytes-http');
 if (!options.baseline) all.push('sdk1-sse', 'sdk1-connect', 'sdk2-modern-connect', 'rmcp', 'together', 'start-http', 'start-stdio');
 const unknown = options.rows.filter((row) => !all.includes(row));
 if (unknown.length > 0) { console.error(`unknown row ${unknown}; there are ${all.join(' ')}`); process.exit(2); }

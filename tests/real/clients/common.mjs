@@ -155,7 +155,7 @@ const KINDS = [
   ['prompts/list', 'prompts', true],
 ];
 
-/** Lists: the union of what the servers list, each definition as the server wrote it, apart from the name. */
+/** Lists: the union of what the servers list, each definition equal apart from the name (bytes.mjs looks at the bytes). */
 export async function listScenarios(report, sides, options, { complete = () => true } = {}) {
   for (const [method, key, named] of KINDS) {
     await report.check(`${method} is the union of the servers' own, item for item`, async () => {
@@ -168,7 +168,6 @@ export async function listScenarios(report, sides, options, { complete = () => t
           if (!got && !complete(server, item)) continue;
           assert(got, `${identity(wanted, named)} is not listed; there are ${[...found.keys()].join(', ')}`);
           same(wanted, got, identity(wanted, named));
-          assert(JSON.stringify(wanted) === JSON.stringify(got), `${identity(wanted, named)} is written differently: ${JSON.stringify(wanted)} and ${JSON.stringify(got)}`);
           expected += 1;
         }
       }
