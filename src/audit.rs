@@ -101,11 +101,20 @@ pub enum CloseFault {
 
 /// The handle to record through. Clones share one queue, one thread and one series of files.
 #[derive(Clone)]
-pub struct AuditLog(Option<Arc<Shared>>);
+pub struct AuditLog(Option<Arc<Handle>>);
+
+/// What clones of the handle share. The thread holds the inner part only, so it learns when nobody can record any more.
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.begin_close();
+    }
+}
 
 impl fmt::Debug for AuditLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let instance = self.0.as_ref().map_or("off", |shared| &shared.instance);
+        let instance = self.0.as_ref().map_or("off", |handle| &handle.0.instance);
         f.debug_tuple("AuditLog").field(&instance).finish()
     }
 }
@@ -143,7 +152,7 @@ impl AuditLog {
             in_hand: AtomicU64::new(0),
         });
         writer::start(options, Arc::clone(&shared))?;
-        Ok(Self(Some(shared)))
+        Ok(Self(Some(Arc::new(Handle(shared)))))
     }
 
     /// Whether records are kept at all. Callers may spare themselves building one if not.
@@ -155,15 +164,15 @@ impl AuditLog {
     /// Records one event, stamped with the time of this call. Never waits for the disk: if the queue is full, the
     /// record is counted as lost.
     pub fn record(&self, record: Record) {
-        if let Some(shared) = &self.0 {
-            shared.push(record);
+        if let Some(handle) = &self.0 {
+            handle.0.push(record);
         }
     }
 
     /// The digest of a call's arguments as they were received, salted for this process. Nothing if the audit is off.
     #[must_use]
     pub fn digest(&self, arguments: &[u8]) -> Option<ArgumentDigest> {
-        let shared = self.0.as_ref()?;
+        let shared = &self.0.as_ref()?.0;
         let digest = crypto::sha256_parts(&[&shared.salt, arguments]);
         Some(ArgumentDigest {
             digest,
@@ -174,7 +183,7 @@ impl AuditLog {
     /// How the audit is doing.
     #[must_use]
     pub fn status(&self) -> AuditStatus {
-        let Some(shared) = &self.0 else {
+        let Some(Handle(shared)) = self.0.as_deref() else {
             return AuditStatus {
                 durability: "off",
                 instance: None,
@@ -200,15 +209,17 @@ impl AuditLog {
         }
     }
 
-    /// Writes what is waiting, syncs the file and ends the thread. Records that come later are counted as lost.
+    /// Writes what is waiting, syncs the file and ends the thread. Dropping the last handle does the same without
+    /// waiting for it. Records that come later are counted as lost.
     /// Blocks the calling thread up to `within`; closing again waits again.
     ///
     /// # Errors
     /// If that took too long (the thread goes on by itself), or if any record was lost since the start.
     pub fn close(&self, within: Duration) -> Result<(), CloseFault> {
-        let Some(shared) = &self.0 else { return Ok(()) };
-        shared.lock_queue().closing = true;
-        shared.work.notify_one();
+        let Some(Handle(shared)) = self.0.as_deref() else {
+            return Ok(());
+        };
+        shared.begin_close();
         let (mut report, timeout) = shared
             .ended
             .wait_timeout_while(shared.lock_report(), within, |report| !report.ended)
@@ -280,6 +291,11 @@ impl Shared {
 
     fn lock_report(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_close(&self) {
+        self.lock_queue().closing = true;
+        self.work.notify_one();
     }
 
     fn push(&self, record: Record) {

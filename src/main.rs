@@ -1,1 +1,3 @@
+//! The binary: see `cli` for what it does.
+
 fn main() {}

@@ -425,7 +425,7 @@ impl serde_json::ser::Formatter for OneLine {
         fragment: &str,
     ) -> io::Result<()> {
         // serde_json has dealt with everything below U+0020.
-        if fragment.bytes().all(|byte| byte.is_ascii() && byte != 0x7f) {
+        if fragment.is_ascii() && !fragment.as_bytes().contains(&0x7f) {
             return writer.write_all(fragment.as_bytes());
         }
         let mut encoded = [0; 4];

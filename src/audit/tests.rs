@@ -255,6 +255,17 @@ fn closing_over_a_failing_disk_ends_and_counts() {
 }
 
 #[test]
+fn a_log_that_everybody_dropped_writes_what_it_has_and_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = AuditLog::open(AuditOptions::new(dir.path().to_owned()), SystemClock::shared()).unwrap();
+    let shared = Arc::downgrade(&log.0.as_ref().unwrap().0);
+    log.clone().record(call(1));
+    drop(log);
+    until("the thread has ended", || shared.strong_count() == 0);
+    assert_eq!(read(dir.path()).into_values().next().unwrap().len(), 2);
+}
+
+#[test]
 fn off_keeps_nothing_and_costs_nothing() {
     let log = AuditLog::off();
     log.record(call(0));

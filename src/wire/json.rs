@@ -3,6 +3,7 @@
 //! It owns the grammar check (RFC 8259), the depth limit and the positions. It allocates nothing and recurses
 //! never, so hostile nesting costs neither stack nor memory. `serde_json`'s raw values give the spans of leaves
 //! but not of the object that holds them, have no depth limit and accept lone surrogates; one walk of ours gives all.
+//! The file is long since the states of the one walk are best read beside each other.
 
 use std::borrow::Cow;
 use std::ops::Range;

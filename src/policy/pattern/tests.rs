@@ -124,6 +124,18 @@ fn templates_are_hidden_only_if_nothing_could_pass() {
 
 proptest! {
     #[test]
+    fn any_pattern_is_compiled_or_explained(pattern in "[*?{},!ab/\\[\\]\\\\%2a-]{0,40}", uri in "[ab/%2A{}]{0,12}") {
+        if let Ok(pattern) = NamePattern::parse(&pattern) {
+            pattern.matches("a", &uri);
+        }
+        if let Ok(pattern) = UriPattern::parse(&pattern) {
+            pattern.touches(&Uri::new(&uri));
+            pattern.covers_template(&uri);
+            pattern.may_match_template(&uri);
+        }
+    }
+
+    #[test]
     fn what_an_allow_holds_a_deny_of_the_same_pattern_touches(uri in "[a-c:/.%2eE\\\\]{0,16}", pattern in "[a-c:/*.]{1,8}") {
         if let Ok(pattern) = UriPattern::of_server("s", &pattern) {
             let uri = Uri::new(&uri);
