@@ -380,3 +380,84 @@ fn modern_tools_with_broken_parameter_headers_are_left_out() {
         "for a legacy server the keyword means nothing"
     );
 }
+
+/// What a real server answered, see `tests/fixtures/listings/README.md`.
+fn recorded(name: &str) -> Arc<Listing> {
+    let path = format!(
+        "{}/tests/fixtures/listings/{name}.ndjson",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read(&path).unwrap();
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let mut result = || {
+        let line = Bytes::copy_from_slice(lines.next().unwrap());
+        let message = crate::wire::Message::parse(line, crate::wire::JsonLimits::default()).ok()?;
+        message.payload().map(|span| message.slice(span))
+    };
+    let mut listing = Listing::from_handshake(Revision::V2025_11_25, &result().unwrap());
+    for kind in ListKind::ALL {
+        let Some(page) = result() else { continue };
+        let mut reader = ListReader::new(kind, ItemLimits::default(), 0);
+        assert_eq!(reader.add(&page), Ok(None), "{path}");
+        assert_eq!(reader.finish(&mut listing), Vec::<String>::new());
+    }
+    Arc::new(listing)
+}
+
+#[test]
+fn real_listings_go_through_byte_for_byte_except_the_name() {
+    let real = ["everything", "filesystem", "memory", "git", "time"];
+    let servers: Vec<ServerEntry> = real.iter().map(|name| server(name, recorded(name))).collect();
+    let built = build(&servers);
+    assert_eq!(built.warnings, []);
+    let counts = ListKind::ALL.map(|kind| built.catalog.listed(kind).count());
+    assert!(
+        counts[0] > 40 && counts.iter().all(|count| *count > 0),
+        "{counts:?}"
+    );
+    for kind in ListKind::ALL {
+        let mut entries = built.catalog.listed(kind);
+        for (at, server) in servers.iter().enumerate() {
+            for item in server.listing.as_ref().unwrap().items(kind) {
+                let entry = entries.next().unwrap();
+                assert_eq!((entry.server, entry.kind), (at, kind));
+                let quoted = |text: &str| format!("\"{}\":{}", kind.id_key(), json!(text));
+                let expected =
+                    String::from_utf8_lossy(item).replacen(&quoted(&entry.local), &quoted(&entry.public), 1);
+                assert_eq!(String::from_utf8_lossy(entry.json(Family::Legacy)), expected);
+                if kind == ListKind::Resources || kind == ListKind::Templates {
+                    assert_eq!(entry.public, entry.local, "unique URIs stay");
+                } else {
+                    assert_eq!(*entry.public, format!("{}__{}", real[at], entry.local));
+                }
+            }
+        }
+        assert!(entries.next().is_none());
+    }
+    // The same servers again under other names: their URIs collide with the first ones', every name stays apart.
+    let twice: Vec<ServerEntry> = servers
+        .iter()
+        .cloned()
+        .chain(
+            real.iter()
+                .map(|name| server(&format!("other-{name}"), recorded(name))),
+        )
+        .collect();
+    let built = build(&twice);
+    assert_eq!(built.warnings, []);
+    assert_eq!(
+        ListKind::ALL.map(|kind| built.catalog.listed(kind).count()),
+        counts.map(|count| count * 2)
+    );
+    for kind in [ListKind::Resources, ListKind::Templates] {
+        for entry in built
+            .catalog
+            .listed(kind)
+            .filter(|entry| entry.server >= real.len())
+        {
+            assert!(entry.public.starts_with("mcp+other-"), "{}", entry.public);
+            let route = built.catalog.completion_resource(&entry.public).unwrap();
+            assert_eq!((route.server, &route.local), (entry.server, &entry.local));
+        }
+    }
+}
