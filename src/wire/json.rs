@@ -5,8 +5,13 @@
 //! but not of the object that holds them, have no depth limit and accept lone surrogates; one walk of ours gives all.
 //! The file is long since the states of the one walk are best read beside each other.
 
-use std::borrow::Cow;
 use std::ops::Range;
+
+mod run;
+mod text;
+
+use run::plain_run;
+pub use text::{quote, unquote};
 
 /// A half-open byte range of one message. Offsets fit `u32` because every message has a size limit below 4 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
@@ -206,20 +211,31 @@ impl<'a> Scanner<'a> {
         let start = self.position;
         match self.peek() {
             Some(b'{' | b'[') => self.container()?,
-            _ => self.scalar()?,
+            _ => {
+                let went_well = self.skip_scalar();
+                self.or_fault(went_well)?;
+            }
         }
         Ok(Span::new(start, self.position))
     }
 
-    fn scalar(&mut self) -> Result<(), JsonFault> {
+    /// Whether this went well. All faults but the depth limit are told by where the position stops, so the inner
+    /// loops pass on a truth value only.
+    #[inline]
+    fn skip_scalar(&mut self) -> bool {
         match self.peek() {
-            Some(b'"') => self.string().map(|_| ()),
-            Some(b't') => self.literal(b"true"),
-            Some(b'f') => self.literal(b"false"),
-            Some(b'n') => self.literal(b"null"),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => Err(self.fault()),
+            Some(b'"') => self.skip_string(),
+            Some(b't') => self.skip_literal(b"true"),
+            Some(b'f') => self.skip_literal(b"false"),
+            Some(b'n') => self.skip_literal(b"null"),
+            Some(b'-' | b'0'..=b'9') => self.skip_number(),
+            _ => false,
         }
+    }
+
+    #[inline]
+    fn or_fault(&self, went_well: bool) -> Result<(), JsonFault> {
+        if went_well { Ok(()) } else { Err(self.fault()) }
     }
 
     /// Skips an object or array without recursion; a bit per level tells which bracket closes it.
@@ -235,7 +251,9 @@ impl<'a> Scanner<'a> {
                 Some(b'{') => Some(true),
                 Some(b'[') => Some(false),
                 _ => {
-                    self.scalar()?;
+                    if !self.skip_scalar() {
+                        return Err(self.fault());
+                    }
                     None
                 }
             };
@@ -264,7 +282,9 @@ impl<'a> Scanner<'a> {
                 match (is_object, self.peek()) {
                     (true, Some(b'}')) | (false, Some(b']')) => {}
                     (true, _) => {
-                        self.key()?;
+                        if !self.skip_key() {
+                            return Err(self.fault());
+                        }
                         continue;
                     }
                     (false, _) => continue,
@@ -297,7 +317,9 @@ impl<'a> Scanner<'a> {
                         self.position += 1;
                         if is_object {
                             self.space();
-                            self.key()?;
+                            if !self.skip_key() {
+                                return Err(self.fault());
+                            }
                         }
                         break;
                     }
@@ -318,96 +340,108 @@ impl<'a> Scanner<'a> {
         Ok(span)
     }
 
+    #[inline]
+    fn skip_key(&mut self) -> bool {
+        if self.peek() != Some(b'"') || !self.skip_string() {
+            return false;
+        }
+        self.space();
+        let colon = self.peek() == Some(b':');
+        self.position += usize::from(colon);
+        colon
+    }
+
     /// Reads a string and returns its span, quotes included.
     ///
     /// # Errors
     /// If no well-formed string stands here.
     pub fn string(&mut self) -> Result<Span, JsonFault> {
         let start = self.position;
-        if self.peek() != Some(b'"') {
-            return Err(self.fault());
-        }
+        let went_well = self.peek() == Some(b'"') && self.skip_string();
+        self.or_fault(went_well)?;
+        Ok(Span::new(start, self.position))
+    }
+
+    /// Skips the string whose opening quote stands here.
+    fn skip_string(&mut self) -> bool {
         self.position += 1;
         loop {
             let rest = self.bytes.get(self.position..).unwrap_or_default();
-            let stop = rest
-                .iter()
-                .position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f))
-                .ok_or(JsonFault::Truncated)?;
-            self.position += stop;
-            match self.peek() {
+            let run = plain_run(rest);
+            self.position += run;
+            match rest.get(run) {
                 Some(b'"') => {
                     self.position += 1;
-                    return Ok(Span::new(start, self.position));
+                    return true;
                 }
-                Some(b'\\') => self.escape()?,
-                _ => return Err(self.fault()),
+                Some(b'\\') if self.skip_escape() => {}
+                _ => return false,
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), JsonFault> {
+    fn skip_escape(&mut self) -> bool {
         self.position += 1;
         match self.peek() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
-                self.position += 1;
-                Ok(())
-            }
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.position += 1,
             Some(b'u') => {
                 self.position += 1;
                 for _ in 0..4 {
                     if !self.peek().is_some_and(|b| b.is_ascii_hexdigit()) {
-                        return Err(self.fault());
+                        return false;
                     }
                     self.position += 1;
                 }
-                Ok(())
             }
-            _ => Err(self.fault()),
+            _ => return false,
         }
+        true
     }
 
-    fn literal(&mut self, text: &[u8]) -> Result<(), JsonFault> {
+    fn skip_literal(&mut self, text: &[u8]) -> bool {
         let rest = self.bytes.get(self.position..).unwrap_or_default();
         if rest.starts_with(text) {
             self.position += text.len();
-            return Ok(());
+            return true;
         }
         self.position += rest.iter().zip(text).take_while(|(a, b)| a == b).count();
-        Err(self.fault())
+        false
     }
 
-    fn digits(&mut self) -> Result<(), JsonFault> {
-        if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            return Err(self.fault());
-        }
-        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            self.position += 1;
-        }
-        Ok(())
+    #[inline]
+    fn skip_digits(&mut self) -> bool {
+        let rest = self.bytes.get(self.position..).unwrap_or_default();
+        let digits = rest
+            .iter()
+            .position(|b| !b.is_ascii_digit())
+            .unwrap_or(rest.len());
+        self.position += digits;
+        digits > 0
     }
 
-    fn number(&mut self) -> Result<(), JsonFault> {
+    fn skip_number(&mut self) -> bool {
         if self.peek() == Some(b'-') {
             self.position += 1;
         }
         if self.peek() == Some(b'0') {
-            self.position += 1
-        } else {
-            self.digits()?
+            self.position += 1;
+        } else if !self.skip_digits() {
+            return false;
         }
         if self.peek() == Some(b'.') {
             self.position += 1;
-            self.digits()?;
+            if !self.skip_digits() {
+                return false;
+            }
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.position += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.position += 1;
             }
-            self.digits()?;
+            return self.skip_digits();
         }
-        Ok(())
+        true
     }
 
     /// Walks the members of an object. `member` gets the quoted key's span and must read exactly one value.
@@ -517,80 +551,6 @@ pub fn check_utf8(bytes: &[u8]) -> Result<(), JsonFault> {
         .map_err(|e| JsonFault::NotUtf8(e.valid_up_to()))
 }
 
-/// The decoded text of a quoted JSON string as scanned. Lone surrogate escapes, which no Rust string can hold,
-/// become U+FFFD; so such a text never equals a configured name.
-#[must_use]
-pub fn unquote(quoted: &[u8]) -> Cow<'_, str> {
-    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-    let text = std::str::from_utf8(inner).unwrap_or_default();
-    if !inner.contains(&b'\\') {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(decode_escapes(text))
-}
-
-fn decode_escapes(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escaped) = rest.split_at(at);
-        out.push_str(before);
-        let mut chars = escaped.chars();
-        chars.next();
-        match chars.next() {
-            Some('n') => out.push('\n'),
-            Some('r') => out.push('\r'),
-            Some('t') => out.push('\t'),
-            Some('b') => out.push('\u{8}'),
-            Some('f') => out.push('\u{c}'),
-            Some('u') => {
-                let unit = |s: &str| s.get(..4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-                let tail = chars.as_str();
-                let high = unit(tail).unwrap_or(0xFFFD);
-                let tail = tail.get(4..).unwrap_or_default();
-                let low = tail
-                    .strip_prefix("\\u")
-                    .and_then(unit)
-                    .filter(|low| (0xDC00..0xE000).contains(low));
-                if let (0xD800..0xDC00, Some(low)) = (high, low) {
-                    let joined = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-                    out.push(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
-                    rest = tail.get(6..).unwrap_or_default();
-                } else {
-                    out.push(char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER));
-                    rest = tail;
-                }
-                continue;
-            }
-            Some(other) => out.push(other),
-            None => {}
-        }
-        rest = chars.as_str();
-    }
-    out.push_str(rest);
-    out
-}
-
-/// The JSON spelling of a text, quotes included.
-#[must_use]
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 /// One member of an object: where its quoted key and its value stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectMember {
@@ -641,3 +601,6 @@ pub fn items(bytes: &[u8], span: Span) -> Vec<Span> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;
