@@ -13,7 +13,7 @@
 //!   group has been signalled for the last time; otherwise the group number could be a stranger's by then.
 //! * A leader that exits may leave grandchildren that hold the pipes. Its exit therefore starts the same ladder.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -323,21 +323,36 @@ impl ProcessHandle {
 pub async fn spawn(spec: &ChildSpec) -> Result<Child, SpawnError> {
     let mut environment = spec.environment();
     environment.push((RECURSION_MARKER.into(), ancestry::marker()?.into()));
+    let gone = || SpawnError::System {
+        file: spec.command.clone().into(),
+        source: io::ErrorKind::Other.into(),
+    };
+    // The look at the files comes before the queue: a hanging network mount of one server must not hold up the
+    // one thread that starts all of them.
+    let path = environment
+        .iter()
+        .find(|(key, _)| key == "PATH")
+        .map(|(_, path)| path.clone())
+        .unwrap_or_default();
+    let (command, cwd) = (spec.command.clone(), spec.cwd.clone());
+    let search = move || {
+        locate::directory(cwd.as_deref())?;
+        locate::program(&command, &path, cwd.as_deref())
+    };
+    let file = tokio::task::spawn_blocking(search).await.map_err(|_| gone())??;
+
     let (reply, started) = oneshot::channel();
     let wanted = Wanted {
         spec: spec.clone(),
         environment,
+        file: file.clone(),
     };
     let job = Box::new(move || {
         // If the caller has gone the process comes back in the error, and its drop ends it.
         drop(reply.send(wanted.start()));
     });
-    let gone = || SpawnError::System {
-        file: spec.command.clone().into(),
-        source: io::ErrorKind::Other.into(),
-    };
     spawner().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
-    let (mut leader, file) = started.await.map_err(|_| gone())??;
+    let mut leader = started.await.map_err(|_| gone())??;
 
     let system = |source| SpawnError::System {
         file: file.clone(),
@@ -390,19 +405,17 @@ fn spawner() -> Option<&'static mpsc::Sender<Job>> {
 struct Wanted {
     spec: ChildSpec,
     environment: Vec<(OsString, OsString)>,
+    file: PathBuf,
 }
 
 impl Wanted {
-    /// Finds the file, checks it and forks. Blocks shortly; runs on the spawner thread.
-    fn start(self) -> Result<(Leader, PathBuf), SpawnError> {
-        let Self { spec, environment } = self;
-        let cwd = spec.cwd.as_deref();
-        let path = environment
-            .iter()
-            .find(|(key, _)| key == "PATH")
-            .map(|(_, value)| value.as_os_str());
-        locate::directory(cwd)?;
-        let file = locate::program(&spec.command, path.unwrap_or(OsStr::new("")), cwd)?;
+    /// Forks, and returns when the child has executed the file or failed to. Runs on the spawner thread.
+    fn start(self) -> Result<Leader, SpawnError> {
+        let Self {
+            spec,
+            environment,
+            file,
+        } = self;
         let mut command = Command::new(&file);
         command
             .arg0(&spec.command)
@@ -414,18 +427,15 @@ impl Wanted {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        if let Some(cwd) = cwd {
+        if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
         bind_to_parent(&mut command);
         match command.spawn() {
-            Ok(process) => Ok((
-                Leader {
-                    process,
-                    ended: false,
-                },
-                file,
-            )),
+            Ok(process) => Ok(Leader {
+                process,
+                ended: false,
+            }),
             Err(source) => Err(SpawnError::System { file, source }),
         }
     }

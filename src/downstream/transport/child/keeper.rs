@@ -50,6 +50,7 @@ pub(super) async fn keep(
         ordered = next(&mut orders) => ordered,
     };
     let mut over = leader.peek().is_some();
+    saw(leader.peek());
 
     // Step 1: stdin is closed, the server may leave by itself.
     let start = Instant::now();
@@ -68,24 +69,27 @@ pub(super) async fn keep(
     if !alone && !matches!(ordered, Ordered::Abandoned) {
         leader.signal(Signal::TERM);
     }
-    while group_lives(leader.pid()) {
+    // The group is looked at only when the leader has gone: as long as it is there the look would tell nothing.
+    while !over || group_lives(leader.pid()) {
         let patience = match ordered {
             Ordered::Abandoned => Duration::ZERO,
             Ordered::Stop(ladder) => ladder.after_term,
             Ordered::None => LEFT_BEHIND,
         };
-        if start.elapsed() >= patience {
+        let rest = patience.saturating_sub(start.elapsed());
+        if rest.is_zero() {
             break;
         }
+        let look = if over { pause.min(rest) } else { rest };
         tokio::select! {
             () = &mut exited, if !over => { saw(leader.peek()); over = true; }
-            () = sleep(pause.min(patience)) => pause = (pause * 2).min(LOOK.1),
+            () = sleep(look) => pause = (pause * 2).min(LOOK.1),
             newer = next(&mut orders), if !matches!(ordered, Ordered::Abandoned) => ordered = newer,
         }
     }
 
     // Step 3: SIGKILL to the group. Sent always: without /proc the group cannot be looked at.
-    let forced = group_lives(leader.pid());
+    let forced = leader.peek().is_none() || group_listed(leader.pid()) == Some(true);
     leader.signal(Signal::KILL);
     let start = Instant::now();
     let mut pause = LOOK.0;

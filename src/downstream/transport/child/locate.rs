@@ -1,6 +1,6 @@
 //! Finds the file to execute and says what is wrong with it, since the system's own word is "No such file".
 //!
-//! Called on the spawner thread, as it reads directories and the first bytes of the file. It never executes anything.
+//! Blocks: it reads directories and the first bytes of the file. It never executes anything.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -473,3 +473,47 @@ async fn the_child_dies_when_we_are_killed() {
     helper.wait().unwrap();
     eventually("the child is gone", || !alive(child)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_children_at_once_start_and_stop_and_leave_nothing() {
+    let one = || async {
+        let child = spawn(&sh("sleep 1000 & cat")).await.unwrap();
+        let (stdin, stdout, _, process) = child.into_parts();
+        drop(stdin);
+        let pid = process.pid();
+        let report = process.stop(PATIENT).await;
+        drop(stdout);
+        (pid, report)
+    };
+    let all = futures_util::future::join_all((0..50).map(|_| one())).await;
+    for (pid, report) in all {
+        assert!(!report.forced && report.exit.unwrap().success());
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        assert_eq!(
+            keeper::group_listed(Pid::from_raw(i32::try_from(pid).unwrap())),
+            Some(false)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_waits_for_leaves_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().to_str().unwrap().to_owned();
+    let spec = spec("sh", &["-c", "while :; do sleep 0.05; done", &mark]);
+    for give_up_after in 0..20 {
+        // Dropped at some point of its work.
+        let _ = tokio::time::timeout(Duration::from_micros(give_up_after * 200), spawn(&spec)).await;
+    }
+    // Forks are made in order, so those before are done when this one is.
+    let last = spawn(&spec).await.unwrap();
+    last.process().stop(StopLadder::NOW).await;
+    let running = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        processes
+            .map(line)
+            .any(|line| String::from_utf8_lossy(&line).contains(&mark))
+    };
+    eventually("all are gone", || !running()).await;
+}
