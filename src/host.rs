@@ -20,6 +20,8 @@ mod slot;
 mod sse;
 pub mod stdio;
 mod streamable;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{Stream, stream};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -18,7 +18,7 @@ use crate::session::table::StreamHold;
 use crate::session::{HostStream, Lane};
 use crate::wire::{Outgoing, sse};
 
-use super::outbox::{Item, OutboxReader};
+use super::outbox::OutboxReader;
 use super::{LegacyFace, SessionEntry};
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl EventStream {
                 self.event(Some(id), message);
                 continue;
             }
-            let item = tokio::select! {
+            tokio::select! {
                 biased;
                 reply = async {
                     match self.call.as_mut() {
@@ -126,31 +126,35 @@ impl EventStream {
                         self.reader.outbox().send(Lane::Answer, message);
                     }
                     self.reader.outbox().finish();
-                    continue;
                 }
-                item = self.reader.next() => item,
-                () = self.stop.cancelled() => None,
-                () = sleep(self.keep_alive) => {
-                    self.pending.push_back(sse::comment("keep-alive"));
-                    continue;
+                ready = self.reader.ready() => {
+                    if !ready {
+                        self.end();
+                        return None;
+                    }
+                    self.take().await;
                 }
-            };
-            match item {
-                Some(item) => self.take(item).await,
-                None => {
+                () = self.stop.cancelled() => {
                     self.end();
                     return None;
                 }
+                () = sleep(self.keep_alive) => self.pending.push_back(sse::comment("keep-alive")),
             }
         }
     }
 
-    async fn take(&mut self, item: Item) {
-        if item.lane == Lane::Answer {
-            if let Some(at) = self.notified.take() {
-                sleep_until(at + APART).await;
-            }
-        } else {
+    /// Takes the message that waits. What is taken is noted at once: between the two there is no point at which the
+    /// stream could be dropped with the message in hand.
+    async fn take(&mut self) {
+        if self.reader.peek() == Some(Lane::Answer)
+            && let Some(at) = self.notified.take()
+        {
+            sleep_until(at + APART).await;
+        }
+        let Some(item) = self.reader.try_next() else {
+            return;
+        };
+        if item.lane != Lane::Answer {
             self.notified = Some(Instant::now());
         }
         let id = self.log.as_ref().map(|log| {

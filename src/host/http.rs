@@ -274,3 +274,6 @@ async fn read(mut body: Incoming, declared: usize, limit: usize) -> Result<Optio
         (false, false) => Some(joined.freeze()),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ where
 
 /// The HTTP listeners of the daemon.
 pub struct HostServer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     addresses: Vec<BoundAddress>,
     accepting: CancellationToken,
     /// Cancelled when connections are to be dropped whatever they do.
@@ -422,3 +422,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         ConnectionAborted | ConnectionRefused | ConnectionReset
     )
 }
+
+#[cfg(test)]
+mod tests;

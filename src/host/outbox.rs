@@ -5,7 +5,7 @@
 //! are refused, and the final answer is always taken. Host faces create outboxes and read them; the pipeline only
 //! sees them as [`HostStream`]. Nothing here waits or spawns.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -134,19 +134,46 @@ impl State {
 
     /// Makes room for one more progress message with this key.
     fn make_room_for_progress(&mut self, key: u64, limits: OutboxLimits, length: usize) {
-        let full =
-            |state: &Self| state.progress >= limits.notifications || state.bytes + length > limits.bytes;
+        let many = |state: &Self| state.progress >= limits.notifications;
+        let full = |state: &Self| many(state) || state.bytes + length > limits.bytes;
         if full(self) {
             let same = self
                 .queue
                 .iter()
                 .rposition(|item| item.lane == Lane::Progress(key));
-            if self.remove(same) {
+            self.coalesced += u64::from(self.remove(same));
+        }
+        while full(self) {
+            let superseded = self.oldest_superseded();
+            if self.remove(superseded) {
                 self.coalesced += 1;
+                continue;
+            }
+            // Each key has its latest value only: the oldest of all gives way.
+            let oldest = self
+                .queue
+                .iter()
+                .position(|item| matches!(item.lane, Lane::Progress(_)));
+            if many(self) && self.remove(oldest) {
+                self.dropped += 1;
+            } else if !self.drop_oldest() {
+                break;
             }
         }
-        // Many keys at once: each has its latest value only, so the oldest of all gives way.
-        while full(self) && self.drop_oldest() {}
+    }
+
+    /// The oldest progress message with a later one of the same key behind it.
+    fn oldest_superseded(&self) -> Option<usize> {
+        let mut seen = HashSet::new();
+        let mut found = None;
+        for (at, item) in self.queue.iter().enumerate().rev() {
+            if let Lane::Progress(key) = item.lane
+                && !seen.insert(key)
+            {
+                found = Some(at);
+            }
+        }
+        found
     }
 
     fn drop_oldest(&mut self) -> bool {

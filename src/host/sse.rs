@@ -159,3 +159,6 @@ pub(crate) async fn message(shared: &Arc<Shared>, peer: &Arc<Peer>, request: Req
         Err(fault) => refuse(shared, peer, &fault, None),
     }
 }
+
+#[cfg(test)]
+mod tests;

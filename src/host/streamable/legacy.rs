@@ -442,3 +442,6 @@ pub(super) fn delete(shared: &Arc<Shared>, peer: &Arc<Peer>, headers: &HeaderMap
         Err(fault) => refuse(shared, peer, &fault, None),
     }
 }
+
+#[cfg(test)]
+mod tests;

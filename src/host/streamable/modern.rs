@@ -254,3 +254,6 @@ fn decode(value: &str) -> Option<Cow<'_, str>> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
+
+#[cfg(test)]
+mod tests;
