@@ -15,7 +15,7 @@ pub mod fault;
 pub mod http;
 pub mod listener;
 pub mod outbox;
-mod patience;
+pub(crate) mod patience;
 mod slot;
 mod sse;
 pub mod stdio;

@@ -1,6 +1,7 @@
 //! manifold: one MCP server in front of many. This page is the table of contents; `ARCHITECTURE.md` says how the
 //! parts fit, `docs/life-of-a-call.md` follows one call through them.
 
+pub mod admin;
 pub mod audit;
 pub mod catalog;
 pub mod clock;

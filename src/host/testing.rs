@@ -105,7 +105,7 @@ fn report(stream: &dyn HostStream, n: usize) {
 
 impl HostService for Fake {
     fn request(self: Arc<Self>, request: HostRequest) -> BoxFuture<'static, Reply> {
-        Fake::add(&self.started);
+        Self::add(&self.started);
         self.callers.lock().unwrap().push(request.caller.clone());
         Box::pin(async move {
             let mut watch = Watch(&self, false);
@@ -176,10 +176,10 @@ impl HostService for Fake {
             };
             watch.1 = true;
             if cancelled {
-                Fake::add(&self.cancelled);
+                Self::add(&self.cancelled);
                 return Reply::cancelled();
             }
-            Fake::add(&self.answered);
+            Self::add(&self.answered);
             Reply::ok(result(&id, &body))
         })
     }

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine as _;
 use http::{HeaderMap, StatusCode};
 
 use crate::host::Shared;
@@ -19,19 +18,12 @@ use crate::host::outbox::Outbox;
 use crate::pipeline::HostRequest;
 use crate::revision::Revision;
 use crate::session::LogLevel;
+use crate::wire::headers;
 use crate::wire::json::{ValueKind, kind_of, quote};
+use crate::wire::method::{Method, MethodKind};
 use crate::wire::{Kind, Member, Message};
 
 use super::answer::{Start, first_of_call};
-
-/// Methods that only legacy revisions have.
-const REMOVED: [&str; 5] = [
-    "initialize",
-    "ping",
-    "logging/setLevel",
-    "resources/subscribe",
-    "resources/unsubscribe",
-];
 
 /// Answers a modern `POST`.
 pub(super) async fn post(
@@ -157,7 +149,10 @@ pub(crate) fn check_meta(message: &Message, header: Option<&str>) -> Result<Revi
 
 /// Methods and log levels that no modern request may have. The same on standard input.
 pub(crate) fn check_rest(message: &Message, method: &str) -> Result<(), Fault> {
-    if REMOVED.contains(&method) {
+    let newest = Revision::newest_modern().as_str();
+    let known = Method::find(method)
+        .is_some_and(|facts| facts.is_in(newest) && facts.from_host() && facts.kind == MethodKind::Request);
+    if !known {
         let message = format!("there is no method {} in this revision", quote(method));
         return Err(Fault::new(
             404,
@@ -186,73 +181,46 @@ fn mismatch(message: impl Into<Cow<'static, str>>) -> Fault {
     Fault::new(400, fault::HEADER_MISMATCH, "header_mismatch", message)
 }
 
-/// The member of `params` that `Mcp-Name` repeats.
-fn named_by(method: &str) -> Option<Member> {
-    match method {
-        "tools/call" | "prompts/get" => Some(Member::Name),
-        "resources/read" => Some(Member::Uri),
-        "tasks/get" | "tasks/update" | "tasks/cancel" => Some(Member::TaskId),
-        _ => None,
-    }
-}
-
 /// Headers that must agree with the body, so that whoever routes or decides by headers saw the truth.
 fn check_headers(
     message: &Message,
     method: &str,
     revision: Revision,
-    headers: &HeaderMap,
+    given: &HeaderMap,
 ) -> Result<(), Fault> {
     let one = |name: &'static str| {
-        let mut values = headers.get_all(name).iter();
+        let mut values = given.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(mismatch(format!("{name} is given twice"))),
-            (Some(value), None) => match value.to_str() {
-                Ok(text) => Ok(Some(text.trim())),
-                Err(_) => Err(mismatch(format!(
-                    "{name} has characters that a header must not have"
-                ))),
-            },
+            (Some(value), None) => Ok(Some(value.as_bytes())),
         }
     };
-    match one("mcp-protocol-version")? {
-        Some(version) if version == revision.as_str() => {}
-        Some(_) => return Err(mismatch("MCP-Protocol-Version and the version in _meta differ")),
+    match one(headers::PROTOCOL_VERSION)? {
+        Some(version) if version == revision.as_str().as_bytes() => {}
+        Some(_) => {
+            return Err(mismatch("MCP-Protocol-Version and the version in _meta differ"));
+        }
         None => return Err(mismatch("the header MCP-Protocol-Version is missing")),
     }
-    match one("mcp-method")? {
-        Some(named) if named == method => {}
+    match one(headers::METHOD)? {
+        Some(named) if named == method.as_bytes() => {}
         Some(_) => return Err(mismatch("Mcp-Method and the method of the body differ")),
         None => return Err(mismatch("the header Mcp-Method is missing")),
     }
-    let Some(member) = named_by(method) else {
-        return Ok(());
-    };
+    let named_by = Method::find(method).and_then(|facts| facts.named_by);
     // Without a name in the body there is nothing to agree with; the pipeline says what is wrong then.
-    let Some(named) = message.text(member) else {
+    let Some(named) = named_by.and_then(|member| message.text(member)) else {
         return Ok(());
     };
-    let Some(header) = one("mcp-name")? else {
+    let Some(header) = one(headers::NAME)? else {
         return Err(mismatch("the header Mcp-Name is missing"));
     };
-    match decode(header) {
-        Some(decoded) if decoded == named => Ok(()),
-        Some(_) => Err(mismatch("Mcp-Name and the name in the body differ")),
-        None => Err(mismatch("Mcp-Name is not valid Base64 of UTF-8 text")),
+    match headers::value_is(header, &named) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(mismatch("Mcp-Name and the name in the body differ")),
+        Err(fault) => Err(mismatch(format!("Mcp-Name: {fault}"))),
     }
-}
-
-/// The value of `Mcp-Name`: as it stands, or Base64 of UTF-8 between `=?base64?` and `?=`.
-fn decode(value: &str) -> Option<Cow<'_, str>> {
-    let Some(inner) = value
-        .strip_prefix("=?base64?")
-        .and_then(|rest| rest.strip_suffix("?="))
-    else {
-        return Some(Cow::Borrowed(value));
-    };
-    let bytes = base64::engine::general_purpose::STANDARD.decode(inner).ok()?;
-    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 #[cfg(test)]
