@@ -28,10 +28,16 @@ pub struct ItemLimits {
     pub item_bytes: usize,
     /// Bytes of all items of one server.
     pub total_bytes: usize,
-    /// How deep one item may nest. Many hosts stop at 128 levels and lose the whole list.
+    /// How deep one item may nest; never more than [`ItemLimits::DEEPEST`].
     pub depth: u32,
     /// Pages of one list.
     pub pages: usize,
+}
+
+impl ItemLimits {
+    /// Many JSON readers of hosts stop at 128 levels, and a host that cannot read one item loses the whole list and
+    /// with it the items of all other servers.
+    pub const DEEPEST: u32 = 120;
 }
 
 impl Default for ItemLimits {
@@ -347,7 +353,7 @@ impl ListReader {
         if item.len() > limit {
             return Some(format!("is larger than {limit} bytes"));
         }
-        let depth = self.limits.depth;
+        let depth = self.limits.depth.min(ItemLimits::DEEPEST);
         let mut scanner = Scanner::new(item, JsonLimits { depth });
         match scanner.value() {
             Err(JsonFault::TooDeep(_)) => Some(format!("is nested deeper than {depth} levels")),

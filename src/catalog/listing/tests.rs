@@ -144,7 +144,13 @@ fn each_limit_leaves_the_rest_out_and_says_so() {
         "[".repeat(5000),
         "]".repeat(5000)
     ));
-    let (count, warning) = with(limits(), deep);
+    let (count, warning) = with(
+        ItemLimits {
+            depth: 512,
+            ..limits()
+        },
+        deep,
+    );
     assert!(
         count == 1 && warning.contains("\"deep\"") && warning.contains("deeper"),
         "{warning}"
