@@ -12,15 +12,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::model::PolicyFile;
 
+mod check;
+mod host_file;
 pub mod limits;
+pub mod load;
+mod locate;
+mod problem;
+mod resolve;
+pub mod schema;
 pub mod secret;
 pub mod server;
+mod suggest;
+mod tree;
 pub mod units;
+mod validate;
+pub mod watch;
 
 pub use limits::Limits;
+pub use load::{Loaded, LoadedFile, Sources, load};
+pub use problem::{Location, Problem, Problems};
 pub use secret::{Resolvable, SecretText};
 pub use server::{Family, Server, Sharing, Shorthand, TransportKind};
 pub use units::{BindAddress, ByteSize};
+pub use watch::Watcher;
 
 /// The whole configuration of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -3,12 +3,14 @@
 //! This module owns the two text types and their resolution. What a reference resolved to is reachable only by
 //! [`expose`](Resolvable::expose); no `Debug`, `Display` or `Serialize` of these types ever prints it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use std::borrow::Cow;
+
+use super::resolve::Resolver;
 
 /// A text of the configuration that may hold references to secrets: a command, an argument, a URL.
 ///
@@ -38,6 +40,12 @@ impl Resolvable {
         self.resolved
             .as_ref()
             .map_or(&self.written, |secret| secret.expose_secret())
+    }
+
+    pub(super) fn resolve(&mut self, resolver: &Resolver<'_>) -> Result<(), String> {
+        let value = resolver.expand(&self.written)?;
+        self.resolved = Some(SecretString::from(value));
+        Ok(())
     }
 
     /// The text as it stands in the file: safe to print.
@@ -134,6 +142,10 @@ impl SecretText {
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose()
+    }
+
+    pub(super) fn resolve(&mut self, resolver: &Resolver<'_>) -> Result<(), String> {
+        self.0.resolve(resolver)
     }
 
     /// What may be printed of it.

@@ -171,6 +171,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
             "h" => 3_600_000,
             "d" => 86_400_000,
             "" if number == 0 => 1,
+            "." => return Err("durations are whole numbers; write 1500ms for 1.5s".to_owned()),
             "" => {
                 return Err(format!(
                     "`{text}` has no unit; write {number}s, {number}ms, {number}m, {number}h or {number}d"
