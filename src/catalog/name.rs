@@ -12,10 +12,11 @@ use crate::crypto::sha256_parts;
 /// How public names are made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameRules {
-    /// Between prefix and local name: the first four of its characters that are in `[A-Za-z0-9_-]`; if there is
-    /// none, `__`.
+    /// Between prefix and local name: the first eight of its characters that are in `[A-Za-z0-9_-]`; if there
+    /// is none, `__`.
     pub separator: Arc<str>,
-    /// The longest public name, in bytes. Values below [`NameRules::SHORTEST_LIMIT`] count as that.
+    /// The longest public name, in bytes. It is never less than [`NameRules::SHORTEST_LIMIT`] characters more than
+    /// the separator has.
     pub max_length: usize,
 }
 
@@ -38,16 +39,16 @@ const PREFIX_KEPT: usize = 16;
 const PREFIX_LIMIT: usize = 64;
 
 impl NameRules {
-    /// Below this there is no room for prefix, separator, some of the name and the hash.
-    pub const SHORTEST_LIMIT: usize = 16;
+    /// Room for the hash and a little of prefix and name.
+    pub const SHORTEST_LIMIT: usize = 14;
 
     fn separator(&self) -> String {
-        let legal: String = self.separator.chars().filter(|c| is_legal(*c)).take(4).collect();
+        let legal: String = self.separator.chars().filter(|c| is_legal(*c)).take(8).collect();
         if legal.is_empty() { "__".to_owned() } else { legal }
     }
 
     fn limit(&self) -> usize {
-        self.max_length.max(Self::SHORTEST_LIMIT)
+        self.max_length.max(self.separator().len() + Self::SHORTEST_LIMIT)
     }
 
     /// The prefix of a server: `configured` if given (empty = none), else its key, either made safe.

@@ -110,27 +110,14 @@ impl Default for Server {
 }
 
 impl Server {
-    /// The prefix of its public names: `prefix`, or the server name with every character outside
-    /// `[A-Za-z0-9_-]` replaced by `-`. Empty only if the file says so.
+    /// The prefix of its public names: `prefix`, or else the server name, made safe and distinct the way the catalog
+    /// does it. Empty only if the file says so.
     #[must_use]
     pub fn effective_prefix(&self) -> String {
-        match &self.prefix {
-            Some(prefix) => prefix.clone(),
-            None => safe_prefix(&self.name),
-        }
+        // The separator matters only for prefixes that contain it; those of two servers differ with any.
+        let rules = crate::catalog::NameRules::default();
+        rules.prefix(&self.name, self.prefix.as_deref()).to_string()
     }
-}
-
-fn safe_prefix(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
-                c
-            } else {
-                '-'
-            }
-        })
-        .collect()
 }
 
 /// Forces how a `url` is spoken to.
