@@ -20,8 +20,10 @@ pub const INVALID_PARAMS: i32 = -32602;
 pub const HEADER_MISMATCH: i32 = -32020;
 /// A version we do not speak.
 pub const UNSUPPORTED_VERSION: i32 = -32022;
-/// Our own code: a limit is reached, try again later.
-pub const BUSY: i32 = -31001;
+/// We failed, or a limit of ours is reached.
+pub const INTERNAL: i32 = -32603;
+/// A limit is reached, try again later; told apart by `data.manifold`.
+pub const BUSY: i32 = INTERNAL;
 
 /// One error of a face.
 #[derive(Clone, Debug)]
@@ -74,9 +76,10 @@ impl Fault {
         let id = id
             .map(|id| format!("\"id\":{},", String::from_utf8_lossy(id.raw())))
             .unwrap_or_default();
+        let side = if self.code == INTERNAL { "manifold" } else { "host" };
         let comma = if self.data.is_empty() { "" } else { "," };
         format!(
-            "{{\"jsonrpc\":\"2.0\",{id}\"error\":{{\"code\":{},\"message\":{},\"data\":{{{}{comma}\"manifold\":{{\"side\":\"host\",\"code\":{},\"retryable\":{}}}}}}}}}",
+            "{{\"jsonrpc\":\"2.0\",{id}\"error\":{{\"code\":{},\"message\":{},\"data\":{{{}{comma}\"manifold\":{{\"side\":\"{side}\",\"code\":{},\"retryable\":{}}}}}}}}}",
             self.code,
             quote(&self.message),
             self.data,

@@ -121,7 +121,12 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(id) = self.open.take() {
-            let fault = Fault::new(500, -32603, "internal", "the request failed inside manifold");
+            let fault = Fault::new(
+                500,
+                super::fault::INTERNAL,
+                "internal",
+                "the request failed inside manifold",
+            );
             self.put(Some(fault.to_message(Some(&id))));
         }
     }

@@ -5,8 +5,10 @@
 //! only reads it. So a dropped connection cancels nothing, and a host that comes back finds the rest.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::time::sleep;
 
 use crate::crypto;
 use crate::host::caller;
@@ -32,7 +34,9 @@ use super::answer::{Start, first_of_outbox};
 use super::header_is_modern;
 
 /// How long a host should wait before it takes a stream up again.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
+/// How long a request may take to end after its session.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The live session that a request names, whoever it belongs to.
 pub(super) fn find(shared: &Shared, headers: &HeaderMap) -> Option<Arc<SessionEntry>> {
@@ -181,6 +185,7 @@ impl LegacyCall {
         let complete = Box::new(move || this.complete(&of));
         run(
             shared,
+            entry,
             request,
             guard,
             Slot::alone(self.outbox.clone(), id.clone(), Some(complete)),
@@ -278,13 +283,24 @@ impl LegacyCall {
 }
 
 /// Runs a request in a task of its own: it goes on when the connection is gone.
-pub(super) fn run(shared: &Shared, request: HostRequest, guard: InFlightGuard, slot: Slot) {
+pub(super) fn run(
+    shared: &Shared,
+    entry: &SessionEntry,
+    request: HostRequest,
+    guard: InFlightGuard,
+    slot: Slot,
+) {
     let call = shared.service.clone().request(request);
+    let ended = entry.session.ended.clone();
     tasks::spawn("legacy request", async move {
-        let reply = call.await;
+        let answer = tokio::select! {
+            reply = call => reply.message,
+            // It was cancelled with its session; one that does not end by itself is dropped.
+            () = async { ended.cancelled().await; sleep(LAST_WORDS).await } => None,
+        };
         // Before the answer: once a host has it, it may use the id again.
         drop(guard);
-        slot.fill(reply.message);
+        slot.fill(answer);
     });
 }
 

@@ -68,7 +68,7 @@ pub(super) async fn post(
                 "initialize may not stand in a batch",
             )),
             _ => match call.admit(shared, &entry, message, &id) {
-                Ok((request, guard)) => legacy::run(shared, request, guard, slot),
+                Ok((request, guard)) => legacy::run(shared, &entry, request, guard, slot),
                 Err(fault) => slot.refuse(&fault),
             },
         }
