@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod audit;
 pub mod catalog;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crypto;
@@ -16,4 +17,5 @@ pub mod revision;
 pub mod runtime;
 pub mod sample;
 pub mod session;
+pub mod telemetry;
 pub mod wire;

@@ -4,6 +4,8 @@
 //! needs to know before it writes something a peer may not understand. Everyone may read it. It never touches a
 //! message: the rewrites between revisions live with their bridge.
 
+pub mod bridge;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -97,6 +97,7 @@ pub(super) struct ServerFacts {
     pub(super) fresh: PerKind<ItemList>,
     pub(super) read_at_ms: Option<u64>,
     pub(super) completions: bool,
+    pub(super) label: Option<Arc<str>>,
 }
 
 /// Everything that all servers offer under public names. Immutable; shared by `Arc`.
@@ -275,6 +276,18 @@ impl Catalog {
         self.servers.get(server)?.family
     }
 
+    /// Where this server stands among those the catalog was made from.
+    #[must_use]
+    pub fn position(&self, server: &str) -> Option<usize> {
+        self.servers.iter().position(|known| &*known.name == server)
+    }
+
+    /// The prefix of a server's public names; `None` if its names are public as they are.
+    #[must_use]
+    pub fn label(&self, server: &str) -> Option<Arc<str>> {
+        self.servers.iter().find(|known| &*known.name == server)?.label.clone()
+    }
+
     /// Whether a server completes arguments. One that does not is not asked: the answer is an empty list.
     #[must_use]
     pub fn completes(&self, server: usize) -> bool {
@@ -338,6 +351,7 @@ fn facts(server: &ServerEntry) -> ServerFacts {
     });
     ServerFacts {
         name: server.name.clone(),
+        label: server.prefix.text().map(Arc::from),
         family: server.listing.as_ref().map(|listing| listing.family()),
         serves,
         fresh,

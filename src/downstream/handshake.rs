@@ -1,0 +1,364 @@
+//! Opening a connection: which transport, which family, which revision. `protocol.md` b.5 to b.8.
+//!
+//! No single error code decides anything. A server says it is modern by answering `server/discover` with a list of
+//! versions, or by a recognised modern error; everything else leads to `initialize`. Used by [`super::server`] only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::connection::{Connection, Facts, Hooks};
+use super::link::Link;
+use super::transport::child::{self, ChildSpec, SecretOrString};
+use super::transport::http::HttpTarget;
+use super::transport::pipe::{PipeLimits, PipeLink};
+use super::transport::sse::SseLink;
+use super::transport::streamable::StreamableLink;
+use crate::config;
+use crate::pipeline::port::{CallFault, CallLimits, FaultKind};
+use crate::revision::bridge::own_params;
+use crate::revision::{Family, Revision};
+use crate::session::CapabilitySet;
+use crate::wire::json::{items, quote, unquote};
+use crate::wire::{Kind, Member, Message};
+
+/// How long a server may think about a request it does not know before `initialize` follows.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is needed to reach one server.
+#[derive(Debug)]
+pub struct Dialer {
+    /// Its configuration.
+    pub config: Arc<config::Server>,
+    /// The server name.
+    pub server: Arc<str>,
+    /// Bounds of pipes.
+    pub pipe: PipeLimits,
+    /// Lines of standard error that are kept.
+    pub stderr_lines: usize,
+    /// The HTTP side, for a server with a URL.
+    pub http: Option<Arc<HttpTarget>>,
+}
+
+/// An open connection and what its handshake told.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The connection, settled.
+    pub connection: Arc<Connection>,
+    /// The revision that was agreed on.
+    pub revision: Revision,
+    /// The result object of `initialize` or `server/discover`.
+    pub result: Bytes,
+}
+
+/// Why a server could not be opened, and where it failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{stage}: {message}")]
+pub struct OpenFault {
+    /// `start`, `connect` or `handshake`.
+    pub stage: &'static str,
+    /// What kind of fault.
+    pub kind: FaultKind,
+    /// For people.
+    pub message: String,
+}
+
+impl OpenFault {
+    fn from_call(stage: &'static str, fault: CallFault) -> Self {
+        Self { stage, kind: fault.kind, message: fault.message }
+    }
+}
+
+enum Probe {
+    Modern(Opened),
+    Legacy,
+}
+
+impl Dialer {
+    /// Opens a connection that declares `set` if the server turns out to be legacy. `known` is the family that an
+    /// earlier connection found; it is tried first and not trusted.
+    ///
+    /// # Errors
+    /// Where and why it failed; the connection is closed then.
+    pub async fn open(
+        &self,
+        hooks: &Arc<dyn Hooks>,
+        set: CapabilitySet,
+        known: Option<Family>,
+    ) -> Result<Opened, OpenFault> {
+        let pinned = self.config.family.map(|family| match family {
+            config::Family::Legacy => Family::Legacy,
+            config::Family::Modern => Family::Modern,
+        });
+        if self.http.is_some() { self.open_http(hooks, set, pinned, known).await } else { self.open_pipe(hooks, set, pinned, known).await }
+    }
+
+    async fn open_pipe(
+        &self,
+        hooks: &Arc<dyn Hooks>,
+        set: CapabilitySet,
+        pinned: Option<Family>,
+        known: Option<Family>,
+    ) -> Result<Opened, OpenFault> {
+        let connection = self.spawn(hooks).await?;
+        let closing = Closing(Some(connection.clone()));
+        if pinned != Some(Family::Legacy) && (pinned.is_some() || known != Some(Family::Legacy)) {
+            match self.probe(&connection, pinned == Some(Family::Modern)).await {
+                Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
+                Ok(Probe::Legacy) => {}
+                Err(fault) if pinned.is_some() => return Err(fault),
+                // Some servers leave on a request they do not know: start again and go straight to the handshake.
+                Err(_) if connection.is_closed() => {
+                    drop(closing);
+                    let connection = self.spawn(hooks).await?;
+                    let closing = Closing(Some(connection.clone()));
+                    return self.initialize(&connection, set).await.map(|opened| closing.keep(opened));
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        match self.initialize(&connection, set).await {
+            Ok(opened) => Ok(closing.keep(opened)),
+            Err(fault) if known == Some(Family::Legacy) && pinned.is_none() && connection.is_closed() => {
+                // It was legacy once; perhaps it has moved on.
+                tracing::debug!(server = %self.server, %fault, "the known family failed, probing again");
+                drop(closing);
+                let connection = self.spawn(hooks).await?;
+                let closing = Closing(Some(connection.clone()));
+                match self.probe(&connection, false).await? {
+                    Probe::Modern(opened) => Ok(closing.keep(opened)),
+                    Probe::Legacy => self.initialize(&connection, set).await.map(|opened| closing.keep(opened)),
+                }
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn spawn(&self, hooks: &Arc<dyn Hooks>) -> Result<Arc<Connection>, OpenFault> {
+        let config = &self.config;
+        let spec = ChildSpec {
+            command: config.command.as_ref().map(|command| command.expose().to_owned()).unwrap_or_default(),
+            args: config.args.iter().map(|arg| arg.expose().to_owned()).collect(),
+            env: config
+                .env
+                .iter()
+                .map(|(key, value)| (key.clone(), secret(value)))
+                .collect(),
+            cwd: config.cwd.as_ref().map(|cwd| cwd.expose().into()),
+            stderr_lines: self.stderr_lines,
+            label: self.server.clone(),
+        };
+        let child = child::spawn(&spec).await.map_err(|error| OpenFault {
+            stage: "start",
+            kind: FaultKind::Unavailable,
+            message: error.to_string(),
+        })?;
+        let connection = Connection::new(self.server.clone(), hooks.clone());
+        connection.attach(Link::Pipe(PipeLink::start_child(&connection, child, self.pipe)));
+        Ok(connection)
+    }
+
+    async fn open_http(
+        &self,
+        hooks: &Arc<dyn Hooks>,
+        set: CapabilitySet,
+        pinned: Option<Family>,
+        known: Option<Family>,
+    ) -> Result<Opened, OpenFault> {
+        let Some(target) = &self.http else {
+            return Err(OpenFault { stage: "connect", kind: FaultKind::Unavailable, message: "no url".into() });
+        };
+        if self.config.transport == Some(config::TransportKind::Sse) {
+            return self.open_sse(target, hooks, set).await;
+        }
+        let modern_first = match (pinned, known) {
+            (Some(family), _) => family == Family::Modern,
+            (None, Some(Family::Legacy)) => false,
+            _ => true,
+        };
+        if modern_first {
+            let connection = Connection::new(self.server.clone(), hooks.clone());
+            let closing = Closing(Some(connection.clone()));
+            connection.attach(Link::Streamable(StreamableLink::new(target.clone(), Family::Modern)));
+            match self.probe(&connection, pinned.is_some()).await {
+                Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
+                Ok(Probe::Legacy) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        let connection = Connection::new(self.server.clone(), hooks.clone());
+        let closing = Closing(Some(connection.clone()));
+        let link = StreamableLink::new(target.clone(), Family::Legacy);
+        connection.attach(Link::Streamable(link.clone()));
+        let (message, status) = match self.handshake(&connection, set).await {
+            Ok(message) => (Some(message), None),
+            Err(fault) => match fault.status {
+                Some(400 | 404 | 405 | 406 | 415) => (None, Some(fault)),
+                _ => return Err(OpenFault::from_call("handshake", fault)),
+            },
+        };
+        if let Some(message) = message {
+            let opened = self.settle_legacy(&connection, &message, set)?;
+            link.listen(&connection);
+            return Ok(closing.keep(opened));
+        }
+        drop(closing);
+        if self.config.transport.is_none() {
+            match self.open_sse(target, hooks, set).await {
+                Ok(opened) => return Ok(opened),
+                Err(fault) => tracing::debug!(server = %self.server, %fault, "no HTTP+SSE pair there either"),
+            }
+        }
+        if known == Some(Family::Legacy) && pinned.is_none() {
+            let connection = Connection::new(self.server.clone(), hooks.clone());
+            let closing = Closing(Some(connection.clone()));
+            connection.attach(Link::Streamable(StreamableLink::new(target.clone(), Family::Modern)));
+            if let Ok(Probe::Modern(opened)) = self.probe(&connection, false).await {
+                return Ok(closing.keep(opened));
+            }
+        }
+        let message = status.map(|fault| fault.message).unwrap_or_default();
+        Err(OpenFault { stage: "handshake", kind: FaultKind::Unavailable, message })
+    }
+
+    async fn open_sse(
+        &self,
+        target: &Arc<HttpTarget>,
+        hooks: &Arc<dyn Hooks>,
+        set: CapabilitySet,
+    ) -> Result<Opened, OpenFault> {
+        let connection = Connection::new(self.server.clone(), hooks.clone());
+        let closing = Closing(Some(connection.clone()));
+        let link = SseLink::connect(target.clone(), &connection)
+            .await
+            .map_err(|fault| OpenFault::from_call("connect", fault))?;
+        connection.attach(Link::Sse(link));
+        self.initialize(&connection, set).await.map(|opened| closing.keep(opened))
+    }
+
+    /// Asks `server/discover`. Without `must`, everything but a modern answer means legacy.
+    async fn probe(&self, connection: &Arc<Connection>, must: bool) -> Result<Probe, OpenFault> {
+        let revision = Revision::newest_modern();
+        let limit = if must { self.config.start_timeout } else { PROBE_LIMIT.min(self.config.start_timeout) };
+        let params = own_params("{}", revision);
+        let http = self.http.is_some();
+        let refused = |message: String| OpenFault { stage: "handshake", kind: FaultKind::Unavailable, message };
+        match connection.request_with("server/discover", &params, None, Some(limit)).await {
+            Ok(message) if message.kind() == Kind::Result => {
+                let speaks = |wanted: Revision| {
+                    message.span(Member::SupportedVersions).is_some_and(|versions| {
+                        items(message.bytes(), versions)
+                            .iter()
+                            .any(|version| unquote(version.of(message.bytes())) == wanted.as_str())
+                    })
+                };
+                if !speaks(revision) {
+                    return if must { Err(refused("it speaks no modern revision that we do".into())) } else { Ok(Probe::Legacy) };
+                }
+                self.settle(connection, Family::Modern, revision, CapabilitySet::NONE);
+                Ok(Probe::Modern(Opened {
+                    connection: connection.clone(),
+                    revision,
+                    result: super::refresh::result_bytes(&message),
+                }))
+            }
+            Ok(message) => match message.error_code() {
+                Some(-32022) => {
+                    Err(refused(format!("it refuses revision {} (its answer names others)", revision.as_str())))
+                }
+                Some(-32021 | -32020) => Err(refused("it refuses our probe with a modern error".into())),
+                _ if must => Err(refused("it does not know server/discover".into())),
+                _ => Ok(Probe::Legacy),
+            },
+            Err(fault) if must => Err(OpenFault::from_call("handshake", fault)),
+            Err(fault) => match (http, fault.status, fault.kind) {
+                (_, Some(401 | 403), _) => Err(OpenFault::from_call("handshake", fault)),
+                (_, Some(429 | 500..), _) => Err(OpenFault::from_call("handshake", fault)),
+                (_, Some(_), _) => Ok(Probe::Legacy),
+                // Silence says nothing: `initialize` follows.
+                (_, None, FaultKind::TimedOut | FaultKind::Malformed) => Ok(Probe::Legacy),
+                _ => Err(OpenFault::from_call("handshake", fault)),
+            },
+        }
+    }
+
+    async fn handshake(&self, connection: &Arc<Connection>, set: CapabilitySet) -> Result<Message, CallFault> {
+        let params = format!(
+            "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"clientInfo\":{{\"name\":\"manifold\",\"version\":{}}}}}",
+            Revision::newest_legacy().as_str(),
+            set.to_json(),
+            quote(env!("CARGO_PKG_VERSION")),
+        );
+        connection.request_with("initialize", &params, None, Some(self.config.start_timeout)).await
+    }
+
+    async fn initialize(&self, connection: &Arc<Connection>, set: CapabilitySet) -> Result<Opened, OpenFault> {
+        let message =
+            self.handshake(connection, set).await.map_err(|fault| OpenFault::from_call("handshake", fault))?;
+        self.settle_legacy(connection, &message, set)
+    }
+
+    fn settle_legacy(
+        &self,
+        connection: &Arc<Connection>,
+        message: &Message,
+        set: CapabilitySet,
+    ) -> Result<Opened, OpenFault> {
+        let refused = |message: String| OpenFault { stage: "handshake", kind: FaultKind::Malformed, message };
+        if message.kind() == Kind::Error {
+            let text = message.text(Member::ErrorMessage).unwrap_or_default();
+            let code = message.error_code().unwrap_or_default();
+            return Err(refused(format!("it refused initialize with error {code}: {text}")));
+        }
+        let version = message.text(Member::ProtocolVersion).unwrap_or_default().into_owned();
+        let revision = Revision::parse(&version)
+            .filter(|revision| revision.family() == Family::Legacy)
+            .ok_or_else(|| refused(format!("it answered initialize with the unknown revision {version:?}")))?;
+        self.settle(connection, Family::Legacy, revision, set);
+        if let Some(Link::Streamable(link)) = connection.link() {
+            link.set_revision(revision);
+        }
+        if let Some(link) = connection.link() {
+            link.notify(connection, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}".into());
+        }
+        Ok(Opened {
+            connection: connection.clone(),
+            revision,
+            result: super::refresh::result_bytes(message),
+        })
+    }
+
+    fn settle(&self, connection: &Connection, family: Family, revision: Revision, capabilities: CapabilitySet) {
+        connection.settle(Facts {
+            server: self.server.clone(),
+            family,
+            revision,
+            capabilities,
+            limits: CallLimits { idle: self.config.idle_timeout, max: self.config.max_timeout },
+        });
+    }
+}
+
+/// A value of the environment; only one that came from a reference is a secret to be masked.
+fn secret(value: &config::SecretText) -> SecretOrString {
+    SecretOrString::Secret(value.expose().to_owned().into())
+}
+
+/// Closes a connection that did not make it through the handshake, so that no child is left behind.
+struct Closing(Option<Arc<Connection>>);
+
+impl Closing {
+    fn keep(mut self, opened: Opened) -> Opened {
+        self.0 = None;
+        opened
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            super::end(connection, "the handshake failed");
+        }
+    }
+}

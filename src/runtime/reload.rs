@@ -1,0 +1,51 @@
+//! A new configuration: load, validate, compile, compare, apply. All or nothing; a bad one keeps what runs and says
+//! why.
+
+use std::sync::Arc;
+
+use super::daemon::Daemon;
+use crate::audit::{Event, Outcome, Record};
+use crate::config::Config;
+
+/// What a loader gives: the configuration, its digest, and servers that it could not resolve.
+pub type Loaded = (Config, String, Vec<(String, String)>);
+
+/// Loads and applies once. Returns whether something changed.
+pub fn reload(daemon: &Arc<Daemon>, load: &(dyn Fn() -> Result<Loaded, String> + Send + Sync)) -> bool {
+    let lock = || daemon.reloads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let refused = |why: String| {
+        tracing::error!("the new configuration is refused, the old one stays in force:\n{why}");
+        daemon.audit.record(Record {
+            outcome: Some(Outcome::Error),
+            detail: Some("the new configuration is refused".into()),
+            ..Record::new(Event::Reload)
+        });
+        let mut report = lock();
+        report.refused += 1;
+        report.last_error = Some(why);
+        false
+    };
+    let (config, digest, unresolved) = match load() {
+        Ok(loaded) => loaded,
+        Err(why) => return refused(why),
+    };
+    if *daemon.config() == config {
+        tracing::info!("reload: nothing has changed");
+        return false;
+    }
+    match daemon.apply(config, digest, unresolved) {
+        Ok(difference) => {
+            tracing::info!(
+                added = ?difference.added,
+                changed = ?difference.changed,
+                removed = ?difference.removed,
+                "reload: the new configuration is in force"
+            );
+            let mut report = lock();
+            report.applied += 1;
+            report.last_error = None;
+            true
+        }
+        Err(fault) => refused(fault.to_string()),
+    }
+}
