@@ -1,5 +1,7 @@
 //! The command line: one variant per command. The only place that may write to standard output.
 
+pub mod load;
+pub mod print;
 pub mod serve;
 pub mod stdio;
 
@@ -24,6 +26,23 @@ pub struct ConfigArgs {
     /// A configuration file (YAML, TOML or JSON); later ones override earlier ones.
     #[arg(long = "config", short = 'c', value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// One key of the configuration, such as `listen.http=127.0.0.1:9000`; overrides files and environment.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+impl ConfigArgs {
+    /// The keys given on the command line.
+    #[must_use]
+    pub fn overrides(&self) -> Vec<(String, String)> {
+        self.set.clone()
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(key, value)| (key.trim().to_owned(), value.to_owned()))
+        .ok_or_else(|| "expected KEY=VALUE".to_owned())
 }
 
 /// The commands.
@@ -81,7 +100,10 @@ pub enum Failure {
 pub async fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Serve(config) => serve::run(&config).await,
-        Command::Stdio { config, connect: None } => stdio::run(&config).await,
+        Command::Stdio {
+            config,
+            connect: None,
+        } => stdio::run(&config).await,
         Command::Stdio { connect: Some(_), .. } => Err(Failure::Usage("--connect is not there yet".into())),
         Command::SampleServer { kind } => {
             tokio::task::spawn_blocking(move || crate::sample::run(kind.into()))

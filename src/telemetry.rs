@@ -12,8 +12,12 @@ use crate::config::{LogFormat, Telemetry};
 pub fn start(telemetry: &Telemetry) -> Result<(), String> {
     let filter = EnvFilter::try_new(&telemetry.log)
         .map_err(|error| format!("telemetry.log: {error}; use a level such as \"info\" or filters such as \"info,manifold::host=debug\""))?;
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
+    let colour =
+        std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour);
     let done = match telemetry.log_format {
         LogFormat::Text => builder.finish().try_init(),
         LogFormat::Json => builder.json().finish().try_init(),

@@ -1,6 +1,10 @@
 //! What people read when their configuration is wrong: one snapshot per kind of mistake.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test may fail it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of a test may fail it"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -285,7 +285,11 @@ impl Catalog {
     /// The prefix of a server's public names; `None` if its names are public as they are.
     #[must_use]
     pub fn label(&self, server: &str) -> Option<Arc<str>> {
-        self.servers.iter().find(|known| &*known.name == server)?.label.clone()
+        self.servers
+            .iter()
+            .find(|known| &*known.name == server)?
+            .label
+            .clone()
     }
 
     /// Whether a server completes arguments. One that does not is not asked: the answer is an empty list.

@@ -3,46 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::load::{read, start, watch};
 use super::{ConfigArgs, Failure};
+use crate::admin::{AdminServer, AdminSettings};
 use crate::host::{HostServer, HostSettings};
 use crate::runtime::signal::{Order, Signals};
 use crate::runtime::{Daemon, Role, reload};
-
-/// Interim.
-pub fn load(args: &ConfigArgs) -> Result<reload::Loaded, String> {
-    let Some(file) = args.files.first() else { return Err("no --config".into()) };
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let config: crate::config::Config = serde_saphyr::from_str(&text).map_err(|error| error.to_string())?;
-    Ok((config, crate::crypto::sha256_hex(text.as_bytes()), Vec::new()))
-}
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// Bad configuration, addresses that cannot be bound, or losses at the end.
 pub async fn run(args: &ConfigArgs) -> Result<(), Failure> {
-    let (config, digest, refused) = load(args).map_err(Failure::Usage)?;
-    crate::telemetry::start(&config.telemetry).map_err(Failure::Usage)?;
-    let listen = config.listen.clone();
+    let loaded = start(args)?;
+    let files = loaded.files.clone();
+    let config = &loaded.config;
+    let (listen, admin) = (config.listen.clone(), config.admin.clone());
     let settings = HostSettings::from_config(&config.listen, &config.limits);
-    let daemon = Daemon::build(config, digest, refused, Role::Daemon).map_err(|error| Failure::Usage(error.to_string()))?;
+    let daemon = Daemon::build(loaded, Role::Daemon).map_err(|error| Failure::Usage(error.to_string()))?;
     let mut signals = Signals::new().map_err(|error| Failure::Work(error.to_string()))?;
     let server = HostServer::start(&listen.http, settings, daemon.gateway.clone())
         .await
         .map_err(|error| Failure::Work(error.to_string()))?;
+    let admin = match admin {
+        None => None,
+        Some(admin) => {
+            let settings = AdminSettings {
+                allowed_hosts: listen.allowed_hosts.clone(),
+                token: admin.token.as_ref().map(|token| token.expose().to_owned()),
+            };
+            let started = AdminServer::start(&admin.http, settings, daemon.clone()).await;
+            Some(started.map_err(|error| Failure::Work(error.to_string()))?)
+        }
+    };
     daemon.start();
+    let (touched, mut changes) = tokio::sync::mpsc::channel(1);
+    let _watcher = watch(files, touched);
     let args = args.clone();
-    let source = move || load(&args);
+    let source = move || read(&args);
     loop {
-        match signals.next().await {
+        let order = tokio::select! {
+            order = signals.next() => order,
+            Some(()) = changes.recv() => Order::Reload,
+        };
+        match order {
             Order::Reload => {
                 reload::reload(&daemon, &source);
             }
             Order::Stop => break,
         }
     }
-    tracing::info!("stopping: no new connections, calls may finish within {:?}", daemon.config().grace);
-    let end = finish(&server, &daemon);
+    daemon.drain();
+    tracing::info!(
+        "stopping: no new connections, calls may finish within {:?}",
+        daemon.config().grace
+    );
+    let end = finish(&server, admin.as_ref(), &daemon);
     tokio::select! {
         clean = end => if clean { Ok(()) } else { Err(Failure::Work("the end was not clean, see the log".into())) },
         () = second_stop(&mut signals) => Err(Failure::Work("stopped at once by a second signal".into())),
@@ -53,7 +69,7 @@ async fn second_stop(signals: &mut Signals) {
     while signals.next().await != Order::Stop {}
 }
 
-async fn finish(server: &HostServer, daemon: &Arc<Daemon>) -> bool {
+async fn finish(server: &HostServer, admin: Option<&AdminServer>, daemon: &Arc<Daemon>) -> bool {
     let grace = daemon.config().grace;
     server.stop_accepting();
     daemon.gateway.close_listeners();
@@ -65,7 +81,12 @@ async fn finish(server: &HostServer, daemon: &Arc<Daemon>) -> bool {
             "the grace period was over: some had to be ended"
         );
     }
-    let clean = tokio::time::timeout(Duration::from_secs(20), daemon.shut_down()).await.unwrap_or(false);
+    let clean = tokio::time::timeout(Duration::from_secs(20), daemon.shut_down())
+        .await
+        .unwrap_or(false);
+    if let Some(admin) = admin {
+        admin.stop().await;
+    }
     tracing::info!("stopped");
     clean
 }

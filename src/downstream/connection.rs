@@ -99,7 +99,10 @@ pub struct Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("server", &self.server).field("pending", &self.pending.len()).finish()
+        f.debug_struct("Connection")
+            .field("server", &self.server)
+            .field("pending", &self.pending.len())
+            .finish()
     }
 }
 
@@ -113,7 +116,9 @@ struct CallGuard {
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        let Some((_, pending)) = self.connection.pending.remove(&self.id.0) else { return };
+        let Some((_, pending)) = self.connection.pending.remove(&self.id.0) else {
+            return;
+        };
         if pending.sent
             && self.cancellable
             && !self.connection.is_closed()
@@ -230,7 +235,12 @@ impl Connection {
         for id in waiting {
             if let Some((_, pending)) = self.pending.remove(&id) {
                 let message = format!("server \"{}\": {why}", self.server);
-                let _ = pending.answer.send(Err(CallFault { kind: FaultKind::Lost, message, sent: pending.sent, status: None }));
+                let _ = pending.answer.send(Err(CallFault {
+                    kind: FaultKind::Lost,
+                    message,
+                    sent: pending.sent,
+                    status: None,
+                }));
             }
         }
         let open: Vec<(HostId, Option<Weak<dyn CallSink>>)> = self.lock_reverse().drain().collect();
@@ -239,7 +249,9 @@ impl Connection {
     }
 
     fn lock_reverse(&self) -> std::sync::MutexGuard<'_, HashMap<HostId, Option<Weak<dyn CallSink>>>> {
-        self.reverse.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.reverse
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn now(&self) -> u64 {
@@ -261,14 +273,23 @@ impl Connection {
     /// Ends one call with a fault that the transport found.
     pub fn fail(&self, id: WireId, kind: FaultKind, message: String) {
         if let Some((_, pending)) = self.pending.remove(&id.0) {
-            let _ = pending.answer.send(Err(CallFault { kind, message, sent: pending.sent, status: None }));
+            let _ = pending.answer.send(Err(CallFault {
+                kind,
+                message,
+                sent: pending.sent,
+                status: None,
+            }));
         }
     }
 
     /// The one call that is in flight, if there is exactly one.
     #[must_use]
     pub fn only_call(&self) -> Option<WireId> {
-        let mut calls = self.pending.iter().filter(|entry| entry.of_host).map(|entry| *entry.key());
+        let mut calls = self
+            .pending
+            .iter()
+            .filter(|entry| entry.of_host)
+            .map(|entry| *entry.key());
         match (calls.next(), calls.next()) {
             (Some(id), None) => Some(WireId(id)),
             _ => None,
@@ -276,10 +297,13 @@ impl Connection {
     }
 
     fn sink(&self, id: WireId) -> Option<Arc<dyn CallSink>> {
-        self.pending.get(&id.0).filter(|pending| pending.of_host).map(|pending| {
-            pending.active.store(self.now(), Ordering::Relaxed);
-            pending.sink.clone()
-        })
+        self.pending
+            .get(&id.0)
+            .filter(|pending| pending.of_host)
+            .map(|pending| {
+                pending.active.store(self.now(), Ordering::Relaxed);
+                pending.sink.clone()
+            })
     }
 
     /// The call that a message without a token belongs to: the stream's own, else the only one in flight, else, on
@@ -294,7 +318,12 @@ impl Connection {
             return self.sink(id);
         }
         self.owner.load().as_ref()?;
-        let latest = self.pending.iter().filter(|entry| entry.of_host).map(|entry| *entry.key()).max()?;
+        let latest = self
+            .pending
+            .iter()
+            .filter(|entry| entry.of_host)
+            .map(|entry| *entry.key())
+            .max()?;
         self.sink(WireId(latest))
     }
 
@@ -322,7 +351,10 @@ impl Connection {
 
     fn reverse_request(self: &Arc<Self>, origin: Origin, message: Message) {
         let Some(id) = message.id() else { return };
-        let modern = self.facts.get().is_some_and(|facts| facts.family == Family::Modern);
+        let modern = self
+            .facts
+            .get()
+            .is_some_and(|facts| facts.family == Family::Modern);
         if modern {
             tracing::warn!(server = %self.server, "dropped a request: servers of this revision may not send any");
             return;
@@ -332,7 +364,8 @@ impl Connection {
             "ping" => self.respond(&id, ReverseReply::Result("{}".into())),
             "roots/list" | "sampling/createMessage" | "elicitation/create" => {
                 let sink = self.attribute(origin);
-                self.lock_reverse().insert(id.clone(), sink.as_ref().map(Arc::downgrade));
+                self.lock_reverse()
+                    .insert(id.clone(), sink.as_ref().map(Arc::downgrade));
                 let (connection, server_id) = (Arc::downgrade(self), id);
                 let responder = Responder::new(move |reply| {
                     if let Some(connection) = connection.upgrade()
@@ -348,7 +381,13 @@ impl Connection {
             }
             other => {
                 let message = format!("method not found: {other}");
-                self.respond(&id, ReverseReply::Error { code: -32601, message });
+                self.respond(
+                    &id,
+                    ReverseReply::Error {
+                        code: -32601,
+                        message,
+                    },
+                );
             }
         }
     }
@@ -371,7 +410,10 @@ impl Connection {
             ReverseReply::Error { code, message } => {
                 let mut out = Outgoing::from("{\"jsonrpc\":\"2.0\",\"id\":");
                 out.push(id.raw().clone());
-                out.push(format!(",\"error\":{{\"code\":{code},\"message\":{}}}}}", quote(&message)));
+                out.push(format!(
+                    ",\"error\":{{\"code\":{code},\"message\":{}}}}}",
+                    quote(&message)
+                ));
                 out
             }
         };
@@ -407,7 +449,9 @@ impl Connection {
     }
 
     fn withdrawn(self: &Arc<Self>, message: &Message) {
-        let Some(id) = message.shared(Member::RequestId).map(HostId::from_raw) else { return };
+        let Some(id) = message.shared(Member::RequestId).map(HostId::from_raw) else {
+            return;
+        };
         let open = self.lock_reverse().remove(&id);
         match open {
             Some(Some(sink)) => {
@@ -419,7 +463,11 @@ impl Connection {
             None => {
                 // A modern server ends our listen request this way.
                 if let Some(own) = WireId::from_raw(id.raw()) {
-                    self.fail(own, FaultKind::Lost, format!("server \"{}\" ended the request", self.server));
+                    self.fail(
+                        own,
+                        FaultKind::Lost,
+                        format!("server \"{}\" ended the request", self.server),
+                    );
                 }
             }
         }
@@ -439,12 +487,17 @@ impl Connection {
     ) -> Result<Message, CallFault> {
         let gone = |connection: &Self| {
             let why = connection.why().unwrap_or("the connection has ended");
-            CallFault::unsent(FaultKind::Lost, format!("server \"{}\": {why}", connection.server))
+            CallFault::unsent(
+                FaultKind::Lost,
+                format!("server \"{}\": {why}", connection.server),
+            )
         };
         if self.is_closed() {
             return Err(gone(self));
         }
-        let Some(link) = self.link.get() else { return Err(gone(self)) };
+        let Some(link) = self.link.get() else {
+            return Err(gone(self));
+        };
         let id = WireId(self.next.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         let active = Arc::new(AtomicU64::new(self.now()));
@@ -452,9 +505,20 @@ impl Connection {
         let cancellable = self.facts.get().is_some();
         self.pending.insert(
             id.0,
-            Pending { answer, sink: sink.clone(), active: active.clone(), sent: false, of_host },
+            Pending {
+                answer,
+                sink: sink.clone(),
+                active: active.clone(),
+                sent: false,
+                of_host,
+            },
         );
-        let mut guard = CallGuard { connection: self.clone(), id, reason: "the host cancelled", cancellable };
+        let mut guard = CallGuard {
+            connection: self.clone(),
+            id,
+            reason: "the host cancelled",
+            cancellable,
+        };
         // Closing walks the table once; an entry that came after the walk must notice by itself.
         if self.is_closed() {
             return Err(gone(self));
@@ -539,9 +603,17 @@ impl Connection {
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}"
             ))
         };
-        let head = RequestHead { method: method.to_owned(), name, params: Vec::new() };
-        let limits = limit.map(|limit| CallLimits { idle: limit, max: limit });
-        self.exchange(prepare, head, Arc::new(Discard), false, limits).await
+        let head = RequestHead {
+            method: method.to_owned(),
+            name,
+            params: Vec::new(),
+        };
+        let limits = limit.map(|limit| CallLimits {
+            idle: limit,
+            max: limit,
+        });
+        self.exchange(prepare, head, Arc::new(Discard), false, limits)
+            .await
     }
 }
 
@@ -553,7 +625,10 @@ impl CallSink for Discard {
     fn progress(&self, _: Message) {}
     fn notice(&self, _: Message) {}
     fn reverse(&self, _: Message, responder: Responder) {
-        responder.reply(ReverseReply::Error { code: -32602, message: "no host call is in flight".into() });
+        responder.reply(ReverseReply::Error {
+            code: -32602,
+            message: "no host call is in flight".into(),
+        });
     }
     fn withdrawn(&self, _: &HostId, _: &Message) {}
     fn waiting_for_host(&self) -> usize {
@@ -567,7 +642,9 @@ impl DownstreamConnection for Connection {
     }
 
     fn revision(&self) -> Revision {
-        self.facts.get().map_or(Revision::newest_legacy(), |facts| facts.revision)
+        self.facts
+            .get()
+            .map_or(Revision::newest_legacy(), |facts| facts.revision)
     }
 
     fn transport(&self) -> &'static str {
@@ -575,7 +652,9 @@ impl DownstreamConnection for Connection {
     }
 
     fn capabilities(&self) -> CapabilitySet {
-        self.facts.get().map_or(CapabilitySet::NONE, |facts| facts.capabilities)
+        self.facts
+            .get()
+            .map_or(CapabilitySet::NONE, |facts| facts.capabilities)
     }
 
     fn call(
@@ -586,7 +665,14 @@ impl DownstreamConnection for Connection {
         Box::pin(async move {
             // The permit is spent here: whoever holds a connection cannot call without one.
             drop(permit);
-            let OutboundCall { message, mut splice, caller, sink, name, params } = call;
+            let OutboundCall {
+                message,
+                mut splice,
+                caller,
+                sink,
+                name,
+                params,
+            } = call;
             let (family, revision) = (self.family(), self.revision());
             let limits = self.facts.get().map(|facts| facts.limits);
             let method = message.method().unwrap_or_default().into_owned();
@@ -608,7 +694,8 @@ impl DownstreamConnection for Connection {
                 bridge::outbound_meta(&message, &meta, &mut splice);
                 splice.apply(message.bytes())
             };
-            self.exchange(prepare, RequestHead { method, name, params }, sink, true, limits).await
+            self.exchange(prepare, RequestHead { method, name, params }, sink, true, limits)
+                .await
         })
     }
 

@@ -66,7 +66,11 @@ pub struct OpenFault {
 
 impl OpenFault {
     fn from_call(stage: &'static str, fault: CallFault) -> Self {
-        Self { stage, kind: fault.kind, message: fault.message }
+        Self {
+            stage,
+            kind: fault.kind,
+            message: fault.message,
+        }
     }
 }
 
@@ -91,7 +95,11 @@ impl Dialer {
             config::Family::Legacy => Family::Legacy,
             config::Family::Modern => Family::Modern,
         });
-        if self.http.is_some() { self.open_http(hooks, set, pinned, known).await } else { self.open_pipe(hooks, set, pinned, known).await }
+        if self.http.is_some() {
+            self.open_http(hooks, set, pinned, known).await
+        } else {
+            self.open_pipe(hooks, set, pinned, known).await
+        }
     }
 
     async fn open_pipe(
@@ -113,7 +121,10 @@ impl Dialer {
                     drop(closing);
                     let connection = self.spawn(hooks).await?;
                     let closing = Closing(Some(connection.clone()));
-                    return self.initialize(&connection, set).await.map(|opened| closing.keep(opened));
+                    return self
+                        .initialize(&connection, set)
+                        .await
+                        .map(|opened| closing.keep(opened));
                 }
                 Err(fault) => return Err(fault),
             }
@@ -128,7 +139,10 @@ impl Dialer {
                 let closing = Closing(Some(connection.clone()));
                 match self.probe(&connection, false).await? {
                     Probe::Modern(opened) => Ok(closing.keep(opened)),
-                    Probe::Legacy => self.initialize(&connection, set).await.map(|opened| closing.keep(opened)),
+                    Probe::Legacy => self
+                        .initialize(&connection, set)
+                        .await
+                        .map(|opened| closing.keep(opened)),
                 }
             }
             Err(fault) => Err(fault),
@@ -138,7 +152,11 @@ impl Dialer {
     async fn spawn(&self, hooks: &Arc<dyn Hooks>) -> Result<Arc<Connection>, OpenFault> {
         let config = &self.config;
         let spec = ChildSpec {
-            command: config.command.as_ref().map(|command| command.expose().to_owned()).unwrap_or_default(),
+            command: config
+                .command
+                .as_ref()
+                .map(|command| command.expose().to_owned())
+                .unwrap_or_default(),
             args: config.args.iter().map(|arg| arg.expose().to_owned()).collect(),
             env: config
                 .env
@@ -167,7 +185,11 @@ impl Dialer {
         known: Option<Family>,
     ) -> Result<Opened, OpenFault> {
         let Some(target) = &self.http else {
-            return Err(OpenFault { stage: "connect", kind: FaultKind::Unavailable, message: "no url".into() });
+            return Err(OpenFault {
+                stage: "connect",
+                kind: FaultKind::Unavailable,
+                message: "no url".into(),
+            });
         };
         if self.config.transport == Some(config::TransportKind::Sse) {
             return self.open_sse(target, hooks, set).await;
@@ -180,7 +202,10 @@ impl Dialer {
         if modern_first {
             let connection = Connection::new(self.server.clone(), hooks.clone());
             let closing = Closing(Some(connection.clone()));
-            connection.attach(Link::Streamable(StreamableLink::new(target.clone(), Family::Modern)));
+            connection.attach(Link::Streamable(StreamableLink::new(
+                target.clone(),
+                Family::Modern,
+            )));
             match self.probe(&connection, pinned.is_some()).await {
                 Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
                 Ok(Probe::Legacy) => {}
@@ -213,13 +238,20 @@ impl Dialer {
         if known == Some(Family::Legacy) && pinned.is_none() {
             let connection = Connection::new(self.server.clone(), hooks.clone());
             let closing = Closing(Some(connection.clone()));
-            connection.attach(Link::Streamable(StreamableLink::new(target.clone(), Family::Modern)));
+            connection.attach(Link::Streamable(StreamableLink::new(
+                target.clone(),
+                Family::Modern,
+            )));
             if let Ok(Probe::Modern(opened)) = self.probe(&connection, false).await {
                 return Ok(closing.keep(opened));
             }
         }
         let message = status.map(|fault| fault.message).unwrap_or_default();
-        Err(OpenFault { stage: "handshake", kind: FaultKind::Unavailable, message })
+        Err(OpenFault {
+            stage: "handshake",
+            kind: FaultKind::Unavailable,
+            message,
+        })
     }
 
     async fn open_sse(
@@ -234,17 +266,30 @@ impl Dialer {
             .await
             .map_err(|fault| OpenFault::from_call("connect", fault))?;
         connection.attach(Link::Sse(link));
-        self.initialize(&connection, set).await.map(|opened| closing.keep(opened))
+        self.initialize(&connection, set)
+            .await
+            .map(|opened| closing.keep(opened))
     }
 
     /// Asks `server/discover`. Without `must`, everything but a modern answer means legacy.
     async fn probe(&self, connection: &Arc<Connection>, must: bool) -> Result<Probe, OpenFault> {
         let revision = Revision::newest_modern();
-        let limit = if must { self.config.start_timeout } else { PROBE_LIMIT.min(self.config.start_timeout) };
+        let limit = if must {
+            self.config.start_timeout
+        } else {
+            PROBE_LIMIT.min(self.config.start_timeout)
+        };
         let params = own_params("{}", revision);
         let http = self.http.is_some();
-        let refused = |message: String| OpenFault { stage: "handshake", kind: FaultKind::Unavailable, message };
-        match connection.request_with("server/discover", &params, None, Some(limit)).await {
+        let refused = |message: String| OpenFault {
+            stage: "handshake",
+            kind: FaultKind::Unavailable,
+            message,
+        };
+        match connection
+            .request_with("server/discover", &params, None, Some(limit))
+            .await
+        {
             Ok(message) if message.kind() == Kind::Result => {
                 let speaks = |wanted: Revision| {
                     message.span(Member::SupportedVersions).is_some_and(|versions| {
@@ -254,7 +299,11 @@ impl Dialer {
                     })
                 };
                 if !speaks(revision) {
-                    return if must { Err(refused("it speaks no modern revision that we do".into())) } else { Ok(Probe::Legacy) };
+                    return if must {
+                        Err(refused("it speaks no modern revision that we do".into()))
+                    } else {
+                        Ok(Probe::Legacy)
+                    };
                 }
                 self.settle(connection, Family::Modern, revision, CapabilitySet::NONE);
                 Ok(Probe::Modern(Opened {
@@ -264,9 +313,10 @@ impl Dialer {
                 }))
             }
             Ok(message) => match message.error_code() {
-                Some(-32022) => {
-                    Err(refused(format!("it refuses revision {} (its answer names others)", revision.as_str())))
-                }
+                Some(-32022) => Err(refused(format!(
+                    "it refuses revision {} (its answer names others)",
+                    revision.as_str()
+                ))),
                 Some(-32021 | -32020) => Err(refused("it refuses our probe with a modern error".into())),
                 _ if must => Err(refused("it does not know server/discover".into())),
                 _ => Ok(Probe::Legacy),
@@ -283,19 +333,31 @@ impl Dialer {
         }
     }
 
-    async fn handshake(&self, connection: &Arc<Connection>, set: CapabilitySet) -> Result<Message, CallFault> {
+    async fn handshake(
+        &self,
+        connection: &Arc<Connection>,
+        set: CapabilitySet,
+    ) -> Result<Message, CallFault> {
         let params = format!(
             "{{\"protocolVersion\":\"{}\",\"capabilities\":{},\"clientInfo\":{{\"name\":\"manifold\",\"version\":{}}}}}",
             Revision::newest_legacy().as_str(),
             set.to_json(),
             quote(env!("CARGO_PKG_VERSION")),
         );
-        connection.request_with("initialize", &params, None, Some(self.config.start_timeout)).await
+        connection
+            .request_with("initialize", &params, None, Some(self.config.start_timeout))
+            .await
     }
 
-    async fn initialize(&self, connection: &Arc<Connection>, set: CapabilitySet) -> Result<Opened, OpenFault> {
-        let message =
-            self.handshake(connection, set).await.map_err(|fault| OpenFault::from_call("handshake", fault))?;
+    async fn initialize(
+        &self,
+        connection: &Arc<Connection>,
+        set: CapabilitySet,
+    ) -> Result<Opened, OpenFault> {
+        let message = self
+            .handshake(connection, set)
+            .await
+            .map_err(|fault| OpenFault::from_call("handshake", fault))?;
         self.settle_legacy(connection, &message, set)
     }
 
@@ -305,22 +367,38 @@ impl Dialer {
         message: &Message,
         set: CapabilitySet,
     ) -> Result<Opened, OpenFault> {
-        let refused = |message: String| OpenFault { stage: "handshake", kind: FaultKind::Malformed, message };
+        let refused = |message: String| OpenFault {
+            stage: "handshake",
+            kind: FaultKind::Malformed,
+            message,
+        };
         if message.kind() == Kind::Error {
             let text = message.text(Member::ErrorMessage).unwrap_or_default();
             let code = message.error_code().unwrap_or_default();
-            return Err(refused(format!("it refused initialize with error {code}: {text}")));
+            return Err(refused(format!(
+                "it refused initialize with error {code}: {text}"
+            )));
         }
-        let version = message.text(Member::ProtocolVersion).unwrap_or_default().into_owned();
+        let version = message
+            .text(Member::ProtocolVersion)
+            .unwrap_or_default()
+            .into_owned();
         let revision = Revision::parse(&version)
             .filter(|revision| revision.family() == Family::Legacy)
-            .ok_or_else(|| refused(format!("it answered initialize with the unknown revision {version:?}")))?;
+            .ok_or_else(|| {
+                refused(format!(
+                    "it answered initialize with the unknown revision {version:?}"
+                ))
+            })?;
         self.settle(connection, Family::Legacy, revision, set);
         if let Some(Link::Streamable(link)) = connection.link() {
             link.set_revision(revision);
         }
         if let Some(link) = connection.link() {
-            link.notify(connection, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}".into());
+            link.notify(
+                connection,
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}".into(),
+            );
         }
         Ok(Opened {
             connection: connection.clone(),
@@ -329,13 +407,22 @@ impl Dialer {
         })
     }
 
-    fn settle(&self, connection: &Connection, family: Family, revision: Revision, capabilities: CapabilitySet) {
+    fn settle(
+        &self,
+        connection: &Connection,
+        family: Family,
+        revision: Revision,
+        capabilities: CapabilitySet,
+    ) {
         connection.settle(Facts {
             server: self.server.clone(),
             family,
             revision,
             capabilities,
-            limits: CallLimits { idle: self.config.idle_timeout, max: self.config.max_timeout },
+            limits: CallLimits {
+                idle: self.config.idle_timeout,
+                max: self.config.max_timeout,
+            },
         });
     }
 }

@@ -35,7 +35,12 @@ const FIRST: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(30);
 
 /// The methods of all lists.
-pub const KINDS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+pub const KINDS: [&str; 4] = [
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+];
 
 /// The lists that a `list_changed` notification speaks of.
 #[must_use]
@@ -64,20 +69,36 @@ struct Read {
 }
 
 /// Reads one list to its end.
-async fn read_list(connection: &Arc<Connection>, kind: ListKind, limits: ItemLimits, limit: Duration) -> Read {
+async fn read_list(
+    connection: &Arc<Connection>,
+    kind: ListKind,
+    limits: ItemLimits,
+    limit: Duration,
+) -> Read {
     let mut reader = ListReader::new(kind, limits, 0);
     let mut params = "{}".to_owned();
     let server = connection.server().clone();
     loop {
-        let fault = match connection.own_request(kind.method(), &params, None, Some(limit)).await {
+        let fault = match connection
+            .own_request(kind.method(), &params, None, Some(limit))
+            .await
+        {
             Ok(message) if message.kind() == Kind::Result => {
-                let result = message.payload().map(|span| message.slice(span)).unwrap_or_default();
+                let result = message
+                    .payload()
+                    .map(|span| message.slice(span))
+                    .unwrap_or_default();
                 match reader.add(&result) {
                     Ok(Some(cursor)) => {
                         params = format!("{{\"cursor\":{}}}", String::from_utf8_lossy(&cursor));
                         continue;
                     }
-                    Ok(None) => return Read { reader, complete: true },
+                    Ok(None) => {
+                        return Read {
+                            reader,
+                            complete: true,
+                        };
+                    }
                     Err(fault) => fault.to_string(),
                 }
             }
@@ -92,7 +113,10 @@ async fn read_list(connection: &Arc<Connection>, kind: ListKind, limits: ItemLim
             tracing::warn!(%server, "{} failed, what it would have listed is left out: {fault}", kind.method());
         }
         reader.gave_up();
-        return Read { reader, complete: false };
+        return Read {
+            reader,
+            complete: false,
+        };
     }
 }
 
@@ -103,8 +127,16 @@ pub async fn read_all(
     limits: &config::Limits,
 ) -> (Listing, Vec<&'static str>) {
     let mut listing = Listing::from_handshake(opened.revision, &opened.result);
-    let kinds: Vec<ListKind> = ListKind::ALL.into_iter().filter(|kind| listing.offers.serves(*kind)).collect();
-    let reads = join_all(kinds.iter().map(|kind| read_list(connection, *kind, item_limits(limits), FIRST))).await;
+    let kinds: Vec<ListKind> = ListKind::ALL
+        .into_iter()
+        .filter(|kind| listing.offers.serves(*kind))
+        .collect();
+    let reads = join_all(
+        kinds
+            .iter()
+            .map(|kind| read_list(connection, *kind, item_limits(limits), FIRST)),
+    )
+    .await;
     let mut late = Vec::new();
     for (kind, read) in kinds.iter().zip(reads) {
         if !read.complete {
@@ -128,7 +160,12 @@ pub async fn read_kinds(
         .filter_map(|method| ListKind::of_method(method))
         .filter(|kind| listing.offers.serves(*kind))
         .collect();
-    let reads = join_all(kinds.iter().map(|kind| read_list(connection, *kind, item_limits(limits), LATER))).await;
+    let reads = join_all(
+        kinds
+            .iter()
+            .map(|kind| read_list(connection, *kind, item_limits(limits), LATER)),
+    )
+    .await;
     listing.incomplete = false;
     for read in reads {
         if read.complete {
@@ -174,19 +211,37 @@ pub fn listen_filter(listing: Option<&Listing>, uris: &[String], tasks: &[String
 
 /// What a record depends on: another command or URL is another server.
 fn record_key(config: &config::Server) -> String {
-    let written = |value: &Option<config::Resolvable>| value.as_ref().map(|v| v.written().to_owned()).unwrap_or_default();
+    let written = |value: &Option<config::Resolvable>| {
+        value.as_ref().map(|v| v.written().to_owned()).unwrap_or_default()
+    };
     let args: Vec<&str> = config.args.iter().map(config::Resolvable::written).collect();
     let env: Vec<&String> = config.env.keys().collect();
     let all = format!(
         "{:?}",
-        (&config.name, written(&config.command), args, env, written(&config.cwd), written(&config.url))
+        (
+            &config.name,
+            written(&config.command),
+            args,
+            env,
+            written(&config.cwd),
+            written(&config.url)
+        )
     );
     sha256_hex(all.as_bytes())
 }
 
 fn file(dir: &Path, config: &config::Server, set: Option<CapabilitySet>) -> PathBuf {
-    let safe: String =
-        config.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' }).collect();
+    let safe: String = config
+        .name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
     let tag = sha256_hex(config.name.as_bytes());
     let short = tag.get(..8).unwrap_or_default();
     let set = set.map_or_else(|| "base".to_owned(), |set| format!("c{}", set.bits()));
@@ -226,5 +281,8 @@ pub fn save(dir: &Path, config: &config::Server, set: Option<CapabilitySet>, lis
 /// The bytes of a handshake result.
 #[must_use]
 pub fn result_bytes(message: &crate::wire::Message) -> Bytes {
-    message.payload().map(|span| message.slice(span)).unwrap_or_default()
+    message
+        .payload()
+        .map(|span| message.slice(span))
+        .unwrap_or_default()
 }

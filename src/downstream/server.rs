@@ -95,13 +95,20 @@ impl Server {
     #[must_use]
     pub fn new(config: Arc<config::Server>, shared: Arc<Shared>, dialer: Dialer) -> Arc<Self> {
         let name: Arc<str> = config.name.as_str().into();
-        let record = shared.records.as_ref().and_then(|dir| refresh::load(dir, &config, None));
+        let record = shared
+            .records
+            .as_ref()
+            .and_then(|dir| refresh::load(dir, &config, None));
         let server = Arc::new_cyclic(|me| Self {
             name: name.clone(),
             shared,
             dialer,
             base: ArcSwapOption::empty(),
-            base_set: AtomicU16::new(if config.roots.is_empty() { 0 } else { CapabilitySet::ROOTS.bits() }),
+            base_set: AtomicU16::new(if config.roots.is_empty() {
+                0
+            } else {
+                CapabilitySet::ROOTS.bits()
+            }),
             started: AtomicBool::new(false),
             state: watch::Sender::new(StateReport::new(Phase::Idle)),
             slots: DashMap::new(),
@@ -153,7 +160,11 @@ impl Server {
     pub fn connections(&self) -> Vec<Arc<Connection>> {
         let mut all: Vec<Arc<Connection>> = self.base.load_full().into_iter().collect();
         all.extend(self.spares.iter().map(|entry| entry.value().clone()));
-        all.extend(self.slots.iter().filter_map(|entry| entry.value().current.load_full()));
+        all.extend(
+            self.slots
+                .iter()
+                .filter_map(|entry| entry.value().current.load_full()),
+        );
         all.retain(|connection| !connection.is_closed());
         all
     }
@@ -200,22 +211,35 @@ impl Server {
     }
 
     fn set_state(&self, phase: Phase, stage: Option<&'static str>, detail: &str) {
-        let changed = self.state.send_if_modified(|state| state.change(phase, stage, detail));
+        let changed = self
+            .state
+            .send_if_modified(|state| state.change(phase, stage, detail));
         if changed {
             match phase {
                 Phase::Failed => tracing::warn!(server = %self.name, stage, "{detail}"),
                 _ => tracing::info!(server = %self.name, state = phase.as_str(), "{detail}"),
             }
-            self.shared.events.state_changed(&self.name, phase.as_str(), detail);
+            self.shared
+                .events
+                .state_changed(&self.name, phase.as_str(), detail);
         }
     }
 
     fn hooks(&self) -> Arc<dyn Hooks> {
-        Arc::new(ServerHooks { server: self.me.clone(), name: self.name.clone(), events: self.shared.events.clone() })
+        Arc::new(ServerHooks {
+            server: self.me.clone(),
+            name: self.name.clone(),
+            events: self.shared.events.clone(),
+        })
     }
 
     fn known_family(&self) -> Option<Family> {
-        if let Some(facts) = self.base.load().as_ref().and_then(|connection| connection.facts().cloned()) {
+        if let Some(facts) = self
+            .base
+            .load()
+            .as_ref()
+            .and_then(|connection| connection.facts().cloned())
+        {
             return Some(facts.family);
         }
         self.base_listing.load().as_ref().map(|listing| listing.family())
@@ -248,7 +272,10 @@ impl Server {
                     self.serve(opened).await;
                 }
                 Err(fault) => {
-                    let detail = format!("server \"{}\" failed at {}: {}", self.name, fault.stage, fault.message);
+                    let detail = format!(
+                        "server \"{}\" failed at {}: {}",
+                        self.name, fault.stage, fault.message
+                    );
                     self.set_state(Phase::Failed, Some(fault.stage), &detail);
                     self.note_listed();
                 }
@@ -284,7 +311,10 @@ impl Server {
                 self.mark_stale(set, kind);
             }
             self.set_state(Phase::Ready, None, "ready");
-            if connection.facts().is_some_and(|facts| facts.family == Family::Modern) {
+            if connection
+                .facts()
+                .is_some_and(|facts| facts.family == Family::Modern)
+            {
                 self.listen(&connection);
             }
         }
@@ -303,7 +333,11 @@ impl Server {
         self.base.store(None);
         super::end(connection, "the server was given up");
         if !self.stop.is_cancelled() {
-            self.set_state(Phase::Failed, Some("running"), &format!("server \"{}\": {why}", self.name));
+            self.set_state(
+                Phase::Failed,
+                Some("running"),
+                &format!("server \"{}\": {why}", self.name),
+            );
         }
     }
 
@@ -315,10 +349,17 @@ impl Server {
         }
         for bits in sets {
             let set = CapabilitySet::from_bits(bits);
-            let Some(connection) = self.connection_for_listing(set, base_set) else { continue };
-            let Some(old) = self.exact_listing(set) else { continue };
-            let kinds: Vec<&'static str> =
-                wanted.iter().filter(|wanted| wanted.set == bits || wanted.set == base_set.bits()).map(|wanted| wanted.kind).collect();
+            let Some(connection) = self.connection_for_listing(set, base_set) else {
+                continue;
+            };
+            let Some(old) = self.exact_listing(set) else {
+                continue;
+            };
+            let kinds: Vec<&'static str> = wanted
+                .iter()
+                .filter(|wanted| wanted.set == bits || wanted.set == base_set.bits())
+                .map(|wanted| wanted.kind)
+                .collect();
             let listing = refresh::read_kinds(&connection, &old, &kinds, &self.shared.limits).await;
             self.publish(set, listing, set == base_set);
         }
@@ -363,11 +404,16 @@ impl Server {
     }
 
     fn lock_stale(&self) -> std::sync::MutexGuard<'_, BTreeSet<Wanted>> {
-        self.stale.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.stale
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn mark_stale(&self, set: CapabilitySet, kind: &'static str) {
-        self.lock_stale().insert(Wanted { set: set.bits(), kind });
+        self.lock_stale().insert(Wanted {
+            set: set.bits(),
+            kind,
+        });
         self.refresh.notify_one();
     }
 
@@ -379,14 +425,17 @@ impl Server {
             let mut delay = Duration::from_millis(200);
             while !connection.is_closed() {
                 let uris = watched.borrow_and_update().clone();
-                let Some(filter) = refresh::listen_filter(server.base_listing.load().as_deref(), &uris.0, &uris.1) else {
+                let Some(filter) =
+                    refresh::listen_filter(server.base_listing.load().as_deref(), &uris.0, &uris.1)
+                else {
                     tokio::select! {
                         () = connection.ended() => return,
                         done = watched.changed() => if done.is_err() { return } else { continue },
                     }
                 };
                 let began = Instant::now();
-                let mut ask = std::pin::pin!(connection.own_request("subscriptions/listen", &filter, None, None));
+                let mut ask =
+                    std::pin::pin!(connection.own_request("subscriptions/listen", &filter, None, None));
                 let ended = tokio::select! {
                     ended = &mut ask => Some(ended),
                     done = watched.changed() => { if done.is_err() { return } None }
@@ -428,7 +477,10 @@ impl Server {
             }
             let report = state.borrow_and_update().clone();
             if self.stop.is_cancelled() {
-                return Err(CallFault::unsent(FaultKind::Unavailable, format!("server \"{}\" was removed", self.name)));
+                return Err(CallFault::unsent(
+                    FaultKind::Unavailable,
+                    format!("server \"{}\" was removed", self.name),
+                ));
             }
             if report.phase == Phase::Failed {
                 if woken {
@@ -439,7 +491,10 @@ impl Server {
             }
             let changed = tokio::time::timeout_at(deadline, state.changed()).await;
             if changed.is_err() {
-                let text = format!("server \"{}\" is still starting ({:?} passed)", self.name, self.config.start_timeout);
+                let text = format!(
+                    "server \"{}\" is still starting ({:?} passed)",
+                    self.name, self.config.start_timeout
+                );
                 return Err(CallFault::unsent(FaultKind::Unavailable, text));
             }
         }
@@ -459,7 +514,11 @@ impl Server {
     async fn open_dedicated(&self, caller: &Caller, key: Arc<str>) -> Result<Arc<Connection>, CallFault> {
         let slot = self.slots.entry(key).or_default().clone();
         slot.last_used.store(self.seconds(), Ordering::Relaxed);
-        if let Some(connection) = slot.current.load_full().filter(|connection| !connection.is_closed()) {
+        if let Some(connection) = slot
+            .current
+            .load_full()
+            .filter(|connection| !connection.is_closed())
+        {
             return Ok(connection);
         }
         let mut held = slot.connection.lock().await;
@@ -468,12 +527,19 @@ impl Server {
         }
         let again = held.is_some();
         let set = caller.capabilities;
-        let connection = match self.spares.remove(&set.bits()).filter(|(_, spare)| !spare.is_closed()) {
+        let connection = match self
+            .spares
+            .remove(&set.bits())
+            .filter(|(_, spare)| !spare.is_closed())
+        {
             Some((_, spare)) => spare,
             None => {
                 self.make_room()?;
                 let opened = self.dial(set).await.map_err(|fault| {
-                    let text = format!("server \"{}\" failed at {}: {}", self.name, fault.stage, fault.message);
+                    let text = format!(
+                        "server \"{}\" failed at {}: {}",
+                        self.name, fault.stage, fault.message
+                    );
                     CallFault::unsent(fault.kind, text)
                 })?;
                 self.learn(set, &opened);
@@ -483,7 +549,11 @@ impl Server {
         if !matches!(self.config.sharing, config::Sharing::Identity) {
             connection.set_owner(caller.session.clone());
         }
-        if caller.session.as_ref().is_some_and(|session| session.ended.is_cancelled()) {
+        if caller
+            .session
+            .as_ref()
+            .is_some_and(|session| session.ended.is_cancelled())
+        {
             super::end(connection, "the session has ended");
             return Err(CallFault::unsent(FaultKind::Cancelled, "the session has ended"));
         }
@@ -495,7 +565,11 @@ impl Server {
 
     /// Tells a new connection what the session has said before.
     fn restore(&self, connection: &Arc<Connection>, caller: &Caller, slot: &Slot, again: bool) {
-        let offers_logging = self.base_listing.load().as_ref().is_some_and(|listing| listing.offers.logging);
+        let offers_logging = self
+            .base_listing
+            .load()
+            .as_ref()
+            .is_some_and(|listing| listing.offers.logging);
         if let Some(level) = caller.wanted_log_level().filter(|_| offers_logging) {
             let params = format!("{{\"level\":\"{}\"}}", level.as_str());
             let connection = connection.clone();
@@ -506,12 +580,19 @@ impl Server {
         if !again {
             return;
         }
-        let uris: Vec<String> =
-            slot.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter().cloned().collect();
+        let uris: Vec<String> = slot
+            .subscriptions
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect();
         for uri in uris {
             let connection = connection.clone();
             tasks::spawn("restore subscription", async move {
-                let _ = connection.ask("resources/subscribe", format!("{{\"uri\":{}}}", quote(&uri))).await;
+                let _ = connection
+                    .ask("resources/subscribe", format!("{{\"uri\":{}}}", quote(&uri)))
+                    .await;
             });
         }
     }
@@ -521,13 +602,18 @@ impl Server {
         if self.connections().len() < limit {
             return Ok(());
         }
-        let text = format!("server \"{}\" has reached limits.connections_per_server ({limit})", self.name);
+        let text = format!(
+            "server \"{}\" has reached limits.connections_per_server ({limit})",
+            self.name
+        );
         Err(CallFault::unsent(FaultKind::Busy, text))
     }
 
     /// A connection with this set has been opened: its listing is read if there is none, or an old one.
     fn learn(&self, set: CapabilitySet, opened: &Opened) {
-        let Some(server) = self.me.upgrade().filter(|_| set != self.base_set()) else { return };
+        let Some(server) = self.me.upgrade().filter(|_| set != self.base_set()) else {
+            return;
+        };
         if self.listings.contains_key(&set.bits()) {
             return;
         }
@@ -579,7 +665,11 @@ impl Server {
             .map(|entry| entry.value().clone())
             .collect();
         for slot in old {
-            if let Some(connection) = slot.current.load_full().filter(|connection| connection.calls_in_flight() == 0) {
+            if let Some(connection) = slot
+                .current
+                .load_full()
+                .filter(|connection| connection.calls_in_flight() == 0)
+            {
                 slot.current.store(None);
                 super::end(connection, "idle");
             }
@@ -609,10 +699,16 @@ struct ServerHooks {
 
 impl Hooks for ServerHooks {
     fn list_changed(&self, connection: &Arc<Connection>, method: &str) {
-        let set = connection.facts().map_or(CapabilitySet::NONE, |facts| facts.capabilities);
-        let Some(server) = self.server.upgrade() else { return };
+        let set = connection
+            .facts()
+            .map_or(CapabilitySet::NONE, |facts| facts.capabilities);
+        let Some(server) = self.server.upgrade() else {
+            return;
+        };
         // Modern connections declare nothing; their listing is the base listing.
-        let modern = connection.facts().is_some_and(|facts| facts.family == Family::Modern);
+        let modern = connection
+            .facts()
+            .is_some_and(|facts| facts.family == Family::Modern);
         let set = if modern { server.base_set() } else { set };
         for kind in refresh::kinds_of(method) {
             server.mark_stale(set, kind);
@@ -632,11 +728,13 @@ impl Hooks for ServerHooks {
     }
 
     fn reverse(&self, connection: &Arc<Connection>, message: Message, responder: Responder) {
-        self.events.reverse(&self.name, connection.owner().as_ref(), message, responder);
+        self.events
+            .reverse(&self.name, connection.owner().as_ref(), message, responder);
     }
 
     fn withdrawn(&self, connection: &Arc<Connection>, id: &HostId, message: &Message) {
-        self.events.withdrawn(&self.name, connection.owner().as_ref(), id, message);
+        self.events
+            .withdrawn(&self.name, connection.owner().as_ref(), id, message);
     }
 
     fn closed(&self, connection: &Arc<Connection>, why: &str) {
@@ -654,7 +752,8 @@ impl Downstream for Server {
     }
 
     fn listing(&self, set: Option<CapabilitySet>) -> Option<Arc<Listing>> {
-        set.and_then(|set| self.exact_listing(set)).or_else(|| self.base_listing.load_full())
+        set.and_then(|set| self.exact_listing(set))
+            .or_else(|| self.base_listing.load_full())
     }
 
     fn listed(&self, set: Option<CapabilitySet>) -> BoxFuture<'_, ()> {
@@ -677,7 +776,11 @@ impl Downstream for Server {
             }
             // A task of its own: a list that waits no longer must not end the attempt.
             if let (Some(set), Some(server)) = (set.filter(|set| new_set(*set)), self.me.upgrade()) {
-                let _ = tasks::spawn("list for a capability set", async move { server.probe_set(set).await }).await;
+                let _ = tasks::spawn(
+                    "list for a capability set",
+                    async move { server.probe_set(set).await },
+                )
+                .await;
             }
         })
     }
@@ -689,7 +792,9 @@ impl Downstream for Server {
         Box::pin(async move {
             let base = self.ready_base().await?;
             let modern = base.facts().is_some_and(|facts| facts.family == Family::Modern);
-            let Some(key) = self.slot_key(caller).filter(|_| !modern) else { return Ok(base as _) };
+            let Some(key) = self.slot_key(caller).filter(|_| !modern) else {
+                return Ok(base as _);
+            };
             if self.shared.single_host {
                 if base.owner().is_none() {
                     base.set_owner(caller.session.clone());
@@ -699,7 +804,9 @@ impl Downstream for Server {
                 }
                 return Ok(base as _);
             }
-            self.open_dedicated(caller, key).await.map(|connection| connection as _)
+            self.open_dedicated(caller, key)
+                .await
+                .map(|connection| connection as _)
         })
     }
 
@@ -709,7 +816,10 @@ impl Downstream for Server {
             return self.base().map(|connection| connection as _);
         }
         let slot = self.slots.get(&key).map(|slot| slot.clone())?;
-        slot.current.load_full().filter(|connection| !connection.is_closed()).map(|connection| connection as _)
+        slot.current
+            .load_full()
+            .filter(|connection| !connection.is_closed())
+            .map(|connection| connection as _)
     }
 
     fn admit(&self) -> BoxFuture<'_, Result<OwnedSemaphorePermit, CallFault>> {
@@ -723,7 +833,8 @@ impl Downstream for Server {
                     self.0.fetch_sub(1, Ordering::Relaxed);
                 }
             }
-            let busy = |what: &str| CallFault::unsent(FaultKind::Busy, format!("server \"{}\": {what}", self.name));
+            let busy =
+                |what: &str| CallFault::unsent(FaultKind::Busy, format!("server \"{}\": {what}", self.name));
             if self.queued.fetch_add(1, Ordering::Relaxed) >= self.config.queue {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 return Err(busy("its queue is full; try again later"));
@@ -740,7 +851,12 @@ impl Downstream for Server {
         if self.config.roots.is_empty() {
             return None;
         }
-        let roots: Vec<String> = self.config.roots.iter().map(|uri| format!("{{\"uri\":{}}}", quote(uri))).collect();
+        let roots: Vec<String> = self
+            .config
+            .roots
+            .iter()
+            .map(|uri| format!("{{\"uri\":{}}}", quote(uri)))
+            .collect();
         Some(format!("{{\"roots\":[{}]}}", roots.join(",")))
     }
 
@@ -756,10 +872,16 @@ impl Downstream for Server {
     }
 
     fn note_subscription(&self, caller: &Arc<Caller>, uri: &str, on: bool) {
-        let Some(slot) = self.slot_key(caller).and_then(|key| self.slots.get(&key).map(|slot| slot.clone())) else {
+        let Some(slot) = self
+            .slot_key(caller)
+            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()))
+        else {
             return;
         };
-        let mut uris = slot.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut uris = slot
+            .subscriptions
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if on {
             uris.insert(uri.to_owned());
         } else {

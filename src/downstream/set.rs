@@ -1,7 +1,7 @@
 //! All configured servers, in configuration order; what a reload adds, changes and removes.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -62,12 +62,17 @@ impl DownstreamSet {
 
     fn make(&self, config: &config::Server) -> Result<Arc<Server>, String> {
         let limits = &self.shared.limits;
-        let json = JsonLimits { depth: limits.json_depth };
+        let json = JsonLimits {
+            depth: limits.json_depth,
+        };
         let http = match &config.url {
             None => None,
             Some(url) => {
-                let headers =
-                    config.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+                let headers = config
+                    .headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                    .collect();
                 let limits = HttpLimits {
                     body: limits.response_body.as_usize(),
                     event: limits.event.as_usize(),
@@ -79,7 +84,11 @@ impl DownstreamSet {
         let dialer = Dialer {
             config: Arc::new(config.clone()),
             server: config.name.as_str().into(),
-            pipe: PipeLimits { line: limits.line.as_usize(), json, ladder: StopLadder::default() },
+            pipe: PipeLimits {
+                line: limits.line.as_usize(),
+                json,
+                ladder: StopLadder::default(),
+            },
             stderr_lines: limits.stderr_lines,
             http,
         };
@@ -99,7 +108,11 @@ impl DownstreamSet {
             }
             match self.make(config) {
                 Ok(server) => {
-                    let list = if before.is_some() { &mut done.difference.changed } else { &mut done.difference.added };
+                    let list = if before.is_some() {
+                        &mut done.difference.changed
+                    } else {
+                        &mut done.difference.added
+                    };
                     list.push(config.name.clone());
                     now.push(server);
                 }
@@ -167,11 +180,19 @@ pub struct Applied {
 
 impl Downstreams for DownstreamSet {
     fn get(&self, server: &str) -> Option<Arc<dyn Downstream>> {
-        self.servers.load().iter().find(|known| **known.name() == *server).map(|known| known.clone() as _)
+        self.servers
+            .load()
+            .iter()
+            .find(|known| **known.name() == *server)
+            .map(|known| known.clone() as _)
     }
 
     fn all(&self) -> Vec<Arc<dyn Downstream>> {
-        self.servers.load().iter().map(|known| known.clone() as _).collect()
+        self.servers
+            .load()
+            .iter()
+            .map(|known| known.clone() as _)
+            .collect()
     }
 
     fn host_seen(&self, capabilities: CapabilitySet) {

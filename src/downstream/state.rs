@@ -47,7 +47,13 @@ impl StateReport {
     /// A fresh state.
     #[must_use]
     pub fn new(phase: Phase) -> Self {
-        Self { phase, since: Timestamp::now(), stage: None, detail: String::new(), last_failure: None }
+        Self {
+            phase,
+            since: Timestamp::now(),
+            stage: None,
+            detail: String::new(),
+            last_failure: None,
+        }
     }
 
     /// Moves to another state; `false` if nothing changed.

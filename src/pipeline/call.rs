@@ -56,7 +56,10 @@ impl Gateway {
         };
         match target {
             Ok(Some(target)) => self.forward(request, method, target).await,
-            Ok(None) => Reply::ok(result(&request.message, empty_completion(request.caller.revision.family()))),
+            Ok(None) => Reply::ok(result(
+                &request.message,
+                empty_completion(request.caller.revision.family()),
+            )),
             Err(fault) => self.refuse(&request, method, &fault),
         }
     }
@@ -78,13 +81,21 @@ impl Gateway {
 
     fn route_named(&self, request: &HostRequest, key: CatalogKey, kind: ListKind) -> Result<Target, Fault> {
         let message = &request.message;
-        let noun = if kind == ListKind::Prompts { "prompt" } else { "tool" };
+        let noun = if kind == ListKind::Prompts {
+            "prompt"
+        } else {
+            "tool"
+        };
         let (Some(name), Some(span)) = (message.text(Member::Name), message.span(Member::Name)) else {
             return Err(Fault::params("\"params.name\" must be a string"));
         };
         let unknown = Fault::unknown(noun, &name);
         let catalog = self.catalog(key);
-        let found = if kind == ListKind::Prompts { catalog.prompt(&name) } else { catalog.tool(&name) };
+        let found = if kind == ListKind::Prompts {
+            catalog.prompt(&name)
+        } else {
+            catalog.tool(&name)
+        };
         let Some(entry) = found else { return Err(unknown) };
         let mut splice = Splice::new();
         if entry.public != entry.local {
@@ -95,11 +106,13 @@ impl Gateway {
         if !annotations.is_empty() {
             let arguments = message.raw(Member::Arguments).unwrap_or(b"{}");
             if let Some(given) = &request.headers {
-                headers::check(annotations, arguments, |name| given.get(name).map(http::HeaderValue::as_bytes))
-                    .map_err(|mismatch| Fault {
-                        status: 400,
-                        ..Fault::host(-32020, "header_mismatch", mismatch.to_string())
-                    })?;
+                headers::check(annotations, arguments, |name| {
+                    given.get(name).map(http::HeaderValue::as_bytes)
+                })
+                .map_err(|mismatch| Fault {
+                    status: 400,
+                    ..Fault::host(-32020, "header_mismatch", mismatch.to_string())
+                })?;
             }
             params = headers::values(annotations, arguments);
         }
@@ -149,7 +162,8 @@ impl Gateway {
     fn route_completion(&self, request: &HostRequest, key: CatalogKey) -> Result<Option<Target>, Fault> {
         let message = &request.message;
         let bytes = message.bytes();
-        let wrong = || Fault::params("\"params.ref\" must be a ref/prompt with a name or a ref/resource with a uri");
+        let wrong =
+            || Fault::params("\"params.ref\" must be a ref/prompt with a name or a ref/resource with a uri");
         let reference = message.span(Member::Ref).ok_or_else(wrong)?;
         let text = |key: &str| {
             member(bytes, reference, key)
@@ -162,36 +176,83 @@ impl Gateway {
             "ref/prompt" => {
                 let (name, span) = text("name").ok_or_else(wrong)?;
                 let unknown = Fault::unknown("prompt", &name);
-                let Some(entry) = catalog.prompt(&name) else { return Err(unknown) };
+                let Some(entry) = catalog.prompt(&name) else {
+                    return Err(unknown);
+                };
                 if entry.public != entry.local {
                     splice.replace(span, quote(&entry.local));
                 }
-                (entry.server_name.clone(), entry.bound.clone(), entry.local.clone(), entry.public.clone(), unknown)
+                (
+                    entry.server_name.clone(),
+                    entry.bound.clone(),
+                    entry.local.clone(),
+                    entry.public.clone(),
+                    unknown,
+                )
             }
             "ref/resource" => {
                 let (uri, span) = text("uri").ok_or_else(wrong)?;
                 let modern = request.caller.revision.family() == Family::Modern;
                 let unknown = Fault::unknown_resource(&uri, modern);
-                let Some(route) = catalog.completion_resource(&uri) else { return Err(unknown) };
+                let Some(route) = catalog.completion_resource(&uri) else {
+                    return Err(unknown);
+                };
                 if *route.local != *uri {
                     splice.replace(span, quote(&route.local));
                 }
-                (route.server_name, route.bound, route.local, uri.as_str().into(), unknown)
+                (
+                    route.server_name,
+                    route.bound,
+                    route.local,
+                    uri.as_str().into(),
+                    unknown,
+                )
             }
             _ => return Err(wrong()),
         };
-        let completes = self.server(&server).and_then(|s| s.listing(key)).is_some_and(|l| l.offers.completions);
+        let completes = self
+            .server(&server)
+            .and_then(|s| s.listing(key))
+            .is_some_and(|l| l.offers.completions);
         if !completes && bound.listed() {
             return Ok(None);
         }
         let name = Some(local.to_string());
-        Ok(Some(Target { server, bound, public, splice, name, params: Vec::new(), unknown, free_output: false }))
+        Ok(Some(Target {
+            server,
+            bound,
+            public,
+            splice,
+            name,
+            params: Vec::new(),
+            unknown,
+            free_output: false,
+        }))
     }
 
     /// Decides, admits, records, calls and translates.
-    pub(super) async fn forward(self: &Arc<Self>, request: HostRequest, method: &str, target: Target) -> Reply {
-        let HostRequest { caller, message, stream, .. } = &request;
-        let Target { server: name, bound, public, mut splice, name: header_name, params, unknown, free_output } = target;
+    pub(super) async fn forward(
+        self: &Arc<Self>,
+        request: HostRequest,
+        method: &str,
+        target: Target,
+    ) -> Reply {
+        let HostRequest {
+            caller,
+            message,
+            stream,
+            ..
+        } = &request;
+        let Target {
+            server: name,
+            bound,
+            public,
+            mut splice,
+            name: header_name,
+            params,
+            unknown,
+            free_output,
+        } = target;
         let key = Self::key(caller);
         let arrived = Instant::now();
         // Decide. The same bound value that the list was made from.
@@ -211,7 +272,11 @@ impl Gateway {
         }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let Ok(_in_flight) = self.admit(caller) else {
-            return self.refuse(&request, method, &Fault::limit("too many calls of this identity are in flight; try again later"));
+            return self.refuse(
+                &request,
+                method,
+                &Fault::limit("too many calls of this identity are in flight; try again later"),
+            );
         };
         let Some(server) = self.server(&name) else {
             let gone = CallFault::unsent(FaultKind::Unavailable, format!("server \"{name}\" was removed"));
@@ -276,14 +341,28 @@ impl Gateway {
     /// A place among the calls of this identity.
     fn admit(&self, caller: &Caller) -> Result<Admitted, ()> {
         let limit = self.settings.load().config.limits.calls_per_identity;
-        let count = self.per_identity.entry(caller.identity.key().clone()).or_default().clone();
+        let count = self
+            .per_identity
+            .entry(caller.identity.key().clone())
+            .or_default()
+            .clone();
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let admitted = Admitted { count, gateway: self.me.clone() };
-        if admitted.count.fetch_add(1, Ordering::Relaxed) >= limit { Err(()) } else { Ok(admitted) }
+        let admitted = Admitted {
+            count,
+            gateway: self.me.clone(),
+        };
+        if admitted.count.fetch_add(1, Ordering::Relaxed) >= limit {
+            Err(())
+        } else {
+            Ok(admitted)
+        }
     }
 
     /// The server's answer as the host must see it.
-    #[expect(clippy::too_many_arguments, reason = "one step of the pipeline, called in one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of the pipeline, called in one place"
+    )]
     fn translate(
         &self,
         request: &HostRequest,
@@ -303,14 +382,18 @@ impl Gateway {
         if answer.kind() == Kind::Error {
             return self.translate_error(host, method, answer, splice);
         }
-        let kind = answer.text(Member::ResultType).unwrap_or(Cow::Borrowed("complete"));
+        let kind = answer
+            .text(Member::ResultType)
+            .unwrap_or(Cow::Borrowed("complete"));
         match &*kind {
             "complete" => {}
             "input_required" | "task" if host == Family::Modern => {}
             "input_required" | "task" => {
                 let fault = Fault::not_offered(
                     server,
-                    format!("server \"{server}\" answered \"{kind}\", which hosts of this revision need bridging for; that is not offered yet"),
+                    format!(
+                        "server \"{server}\" answered \"{kind}\", which hosts of this revision need bridging for; that is not offered yet"
+                    ),
                 );
                 return reply_fault(message, &fault);
             }
@@ -331,7 +414,8 @@ impl Gateway {
             if let Some(member) = answer.noted(Member::StructuredContent) {
                 splice.remove_member(answer.bytes(), member);
             }
-            if answer.noted(Member::ResultType).is_none() || answer.noted(Member::StructuredContent).is_none() {
+            if answer.noted(Member::ResultType).is_none() || answer.noted(Member::StructuredContent).is_none()
+            {
                 bridge::inbound_result(answer, host, family, method, &mut splice);
             }
         } else {
@@ -352,7 +436,11 @@ impl Gateway {
         {
             splice.replace(span, public.to_string());
             if keep && answer.span(Member::ErrorData).is_none() {
-                splice.insert_members(answer.bytes(), error, format!("\"data\":{{\"original\":{{\"code\":{code}}}}}"));
+                splice.insert_members(
+                    answer.bytes(),
+                    error,
+                    format!("\"data\":{{\"original\":{{\"code\":{code}}}}}"),
+                );
             }
         }
         let status = match public {
@@ -360,10 +448,19 @@ impl Gateway {
             -32601 => 404,
             _ => 200,
         };
-        Reply { status, message: Some(splice.apply(answer.bytes())) }
+        Reply {
+            status,
+            message: Some(splice.apply(answer.bytes())),
+        }
     }
 
-    pub(super) fn publish_links(&self, server: &Arc<str>, key: CatalogKey, message: &Message, splice: &mut Splice) {
+    pub(super) fn publish_links(
+        &self,
+        server: &Arc<str>,
+        key: CatalogKey,
+        message: &Message,
+        splice: &mut Splice,
+    ) {
         let catalog = self.catalog(key);
         if let (Some(position), Some(payload)) = (catalog.position(server), message.payload())
             && catalog.rewrites_uris(position)
@@ -378,29 +475,48 @@ impl Gateway {
     fn remember_links(&self, server: &Arc<str>, caller: &Caller, answer: &Message) {
         /// Links kept per process; the oldest knowledge goes when there is more.
         const KEPT: usize = 4096;
-        let Some(content) = answer.raw(Member::Content) else { return };
+        let Some(content) = answer.raw(Member::Content) else {
+            return;
+        };
         if memchr::memmem::find(content, b"resource_link").is_none() {
             return;
         }
-        let Some(span) = answer.span(Member::Content) else { return };
+        let Some(span) = answer.span(Member::Content) else {
+            return;
+        };
         let bytes = answer.bytes();
         let is_link = |item: &Span| {
             member(bytes, *item, "type").is_some_and(|kind| unquote(kind.of(bytes)) == "resource_link")
         };
-        let mut links = self.links.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for item in crate::wire::json::items(bytes, span).into_iter().filter(is_link).take(256) {
+        let mut links = self
+            .links
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for item in crate::wire::json::items(bytes, span)
+            .into_iter()
+            .filter(is_link)
+            .take(256)
+        {
             if let Some(uri) = member(bytes, item, "uri") {
                 if links.len() >= KEPT {
                     links.clear();
                 }
-                links.insert((caller.identity.key().clone(), unquote(uri.of(bytes)).into_owned()), server.clone());
+                links.insert(
+                    (caller.identity.key().clone(), unquote(uri.of(bytes)).into_owned()),
+                    server.clone(),
+                );
             }
         }
     }
 
     fn linked(&self, caller: &Caller, uri: &str) -> Option<Arc<str>> {
-        let links = self.links.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        links.get(&(caller.identity.key().clone(), uri.to_owned())).cloned()
+        let links = self
+            .links
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        links
+            .get(&(caller.identity.key().clone(), uri.to_owned()))
+            .cloned()
     }
 
     /// `resources/subscribe` and `resources/unsubscribe` of a legacy host.
@@ -426,7 +542,13 @@ impl Gateway {
 }
 
 /// Whether this pair of families can carry this request; the rest is bridging.
-fn crossing(caller: &Caller, family: Family, method: &str, message: &Message, server: &str) -> Result<(), Fault> {
+fn crossing(
+    caller: &Caller,
+    family: Family,
+    method: &str,
+    message: &Message,
+    server: &str,
+) -> Result<(), Fault> {
     let host = caller.revision.family();
     if host == family {
         return Ok(());
@@ -480,7 +602,10 @@ const STATE_PURPOSE: &str = "request state";
 impl Gateway {
     /// What a sealed state is bound to, besides its inner text.
     fn state_context(caller: &Caller, server: &str, message: &Message, method: &str) -> String {
-        let subject = message.raw(Member::Name).or_else(|| message.raw(Member::Uri)).unwrap_or_default();
+        let subject = message
+            .raw(Member::Name)
+            .or_else(|| message.raw(Member::Uri))
+            .unwrap_or_default();
         let arguments: Vec<u8> = message
             .raw(Member::Arguments)
             .unwrap_or(b"{}")
@@ -489,12 +614,26 @@ impl Gateway {
             .filter(|byte| !byte.is_ascii_whitespace())
             .collect();
         let digest = crate::crypto::sha256_hex(
-            &[method.as_bytes(), b"\0", unquote(subject).as_bytes(), b"\0", &arguments].concat(),
+            &[
+                method.as_bytes(),
+                b"\0",
+                unquote(subject).as_bytes(),
+                b"\0",
+                &arguments,
+            ]
+            .concat(),
         );
         format!("{}\n{server}\n{digest}", caller.identity.key())
     }
 
-    fn seal_state(&self, caller: &Caller, server: &str, message: &Message, method: &str, inner: &[u8]) -> String {
+    fn seal_state(
+        &self,
+        caller: &Caller,
+        server: &str,
+        message: &Message,
+        method: &str,
+        inner: &[u8],
+    ) -> String {
         let expires = self.clock.wall().as_second() + i64::try_from(STATE_LIFE.as_secs()).unwrap_or(i64::MAX);
         let context = Self::state_context(caller, server, message, method);
         let plain = [format!("{expires}\n{context}\n").as_bytes(), inner].concat();
@@ -510,10 +649,14 @@ impl Gateway {
         method: &str,
         state: Span,
     ) -> Result<Bytes, Fault> {
-        let bad = |why: &str| Fault { ..Fault::host(-32602, "bad_request_state", format!("\"requestState\" {why}")) };
+        let bad = |why: &str| Fault {
+            ..Fault::host(-32602, "bad_request_state", format!("\"requestState\" {why}"))
+        };
         let sealed = unquote(state.of(message.bytes()));
-        let plain =
-            self.sealer.open(STATE_PURPOSE, &sealed).map_err(|_| bad("is not one that this gateway gave"))?;
+        let plain = self
+            .sealer
+            .open(STATE_PURPOSE, &sealed)
+            .map_err(|_| bad("is not one that this gateway gave"))?;
         let context = format!("{}\n", Self::state_context(caller, server, message, method));
         let newline = memchr::memchr(b'\n', &plain).ok_or_else(|| bad("is damaged"))?;
         let expires: i64 = std::str::from_utf8(plain.get(..newline).unwrap_or_default())
@@ -521,7 +664,9 @@ impl Gateway {
             .and_then(|text| text.parse().ok())
             .ok_or_else(|| bad("is damaged"))?;
         let rest = plain.get(newline + 1..).unwrap_or_default();
-        let inner = rest.strip_prefix(context.as_bytes()).ok_or_else(|| bad("belongs to another request"))?;
+        let inner = rest
+            .strip_prefix(context.as_bytes())
+            .ok_or_else(|| bad("belongs to another request"))?;
         if expires < self.clock.wall().as_second() {
             return Err(bad("has expired"));
         }

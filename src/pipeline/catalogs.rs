@@ -1,8 +1,8 @@
 //! The catalogs in force: one per set of host capabilities that some host has asked with, built from the listings
 //! of the moment and bound to the policy of the moment.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dashmap::DashMap;
 
@@ -68,7 +68,10 @@ impl Catalogs {
     /// Warnings of the last builds (collisions, names left out), for status.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.warned.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.warned
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
     }
 
     fn build(
@@ -86,7 +89,10 @@ impl Catalogs {
             .collect();
         let built = Catalog::build(version, &servers, &settings.names, &settings.policy, previous);
         let texts: Vec<String> = built.warnings.iter().map(ToString::to_string).collect();
-        let mut warned = self.warned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut warned = self
+            .warned
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         for text in &texts {
             if !warned.contains(text) {
                 tracing::warn!("catalog: {text}");
@@ -99,7 +105,10 @@ impl Catalogs {
 
 fn entry(settings: &Settings, server: &dyn Downstream, key: CatalogKey) -> Option<ServerEntry> {
     let config = settings.config.server(server.name())?;
-    let mut entry = ServerEntry::new(server.name(), settings.names.prefix(server.name(), config.prefix.as_deref()));
+    let mut entry = ServerEntry::new(
+        server.name(),
+        settings.names.prefix(server.name(), config.prefix.as_deref()),
+    );
     entry.rename.clone_from(&config.rename);
     entry.describe.clone_from(&config.describe);
     entry.listing = server.listing(key);

@@ -77,13 +77,20 @@ impl Fault {
     /// A method that does not exist here.
     #[must_use]
     pub fn method(method: &str) -> Self {
-        Self { status: 404, ..Self::host(-32601, "unknown_method", format!("Method not found: {method}")) }
+        Self {
+            status: 404,
+            ..Self::host(-32601, "unknown_method", format!("Method not found: {method}"))
+        }
     }
 
     /// A tool or prompt that does not exist for this host: the same whether it is hidden or unknown.
     #[must_use]
     pub fn unknown(noun: &str, name: &str) -> Self {
-        let code = if noun == "prompt" { "unknown_prompt" } else { "unknown_tool" };
+        let code = if noun == "prompt" {
+            "unknown_prompt"
+        } else {
+            "unknown_tool"
+        };
         Self::host(-32602, code, format!("Unknown {noun}: {name}"))
     }
 
@@ -109,7 +116,11 @@ impl Fault {
     /// A limit of ours was reached.
     #[must_use]
     pub fn limit(message: impl Into<String>) -> Self {
-        Self { side: Side::Manifold, retryable: true, ..Self::host(-32603, "limit", message) }
+        Self {
+            side: Side::Manifold,
+            retryable: true,
+            ..Self::host(-32603, "limit", message)
+        }
     }
 
     /// A call that got no answer.
@@ -144,8 +155,16 @@ impl Fault {
             out.push(Bytes::from_static(b",\"id\":"));
             out.push(id.raw().clone());
         }
-        let server = self.server.as_ref().map(|server| format!(",\"server\":{}", quote(server))).unwrap_or_default();
-        let extra = if self.extra.is_empty() { String::new() } else { format!(",{}", self.extra) };
+        let server = self
+            .server
+            .as_ref()
+            .map(|server| format!(",\"server\":{}", quote(server)))
+            .unwrap_or_default();
+        let extra = if self.extra.is_empty() {
+            String::new()
+        } else {
+            format!(",{}", self.extra)
+        };
         out.push(format!(
             ",\"error\":{{\"code\":{},\"message\":{},\"data\":{{\"manifold\":{{\"side\":\"{}\",\"code\":\"{}\"{server},\"retryable\":{}}}{extra}}}}}}}",
             self.rpc,

@@ -28,7 +28,11 @@ use crate::wire::json::quote;
 use crate::wire::{HostId, Member, Message, Outgoing, WireId};
 
 /// What manifold says of itself.
-pub const SERVER_INFO: &str = concat!("{\"name\":\"manifold\",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}");
+pub const SERVER_INFO: &str = concat!(
+    "{\"name\":\"manifold\",\"version\":\"",
+    env!("CARGO_PKG_VERSION"),
+    "\"}"
+);
 
 /// See the module.
 #[derive(Debug)]
@@ -146,7 +150,10 @@ impl Gateway {
     }
 
     pub(super) fn servers(&self) -> Vec<Arc<dyn Downstream>> {
-        self.downstreams.get().map(|downstreams| downstreams.all()).unwrap_or_default()
+        self.downstreams
+            .get()
+            .map(|downstreams| downstreams.all())
+            .unwrap_or_default()
     }
 
     /// The catalog that this caller lives with. A modern host's does not depend on what it declares.
@@ -158,7 +165,9 @@ impl Gateway {
     #[must_use]
     pub fn catalog(&self, key: CatalogKey) -> Arc<Catalog> {
         match self.downstreams.get() {
-            Some(downstreams) => self.catalogs.get(key, &self.settings.load(), downstreams.as_ref()),
+            Some(downstreams) => self
+                .catalogs
+                .get(key, &self.settings.load(), downstreams.as_ref()),
             None => {
                 let settings = self.settings.load();
                 Arc::new(Catalog::build(0, &[], &settings.names, &settings.policy, None).catalog)
@@ -171,7 +180,10 @@ impl Gateway {
         let servers = self.servers();
         let settings = self.settings.load_full();
         let all = join_all(servers.iter().map(|server| server.listed(key)));
-        if tokio::time::timeout(settings.config.start_wait, all).await.is_err() {
+        if tokio::time::timeout(settings.config.start_wait, all)
+            .await
+            .is_err()
+        {
             tracing::debug!("some servers were not listed within start_wait; the list goes out without them");
         }
     }
@@ -181,7 +193,14 @@ impl Gateway {
     }
 
     pub(super) fn reverse_allowed(&self, server: &str, word: &str) -> bool {
-        decide(&self.settings.load().policy.bind(PolicyKind::Reverse, server, word)).is_ok()
+        decide(
+            &self
+                .settings
+                .load()
+                .policy
+                .bind(PolicyKind::Reverse, server, word),
+        )
+        .is_ok()
     }
 
     /// How the progress that a host reports for a reverse request finds its way back.
@@ -213,7 +232,11 @@ impl Gateway {
         self.audit.record(Record {
             call,
             caller: Some(Arc::new(audit_caller(caller))),
-            callee: Some(Arc::new(audit::Callee { server: server.clone(), transport: None, revision: None })),
+            callee: Some(Arc::new(audit::Callee {
+                server: server.clone(),
+                transport: None,
+                revision: None,
+            })),
             method: message.method().map(|method| method.into_owned().into()),
             detail: Some(what.into()),
             ..Record::new(Event::ReverseRequest)
@@ -279,8 +302,10 @@ impl Gateway {
 
     fn discover(&self) -> String {
         let catalog = self.catalog(None);
-        let versions: Vec<String> =
-            Revision::supported_modern().iter().map(|revision| quote(revision.as_str())).collect();
+        let versions: Vec<String> = Revision::supported_modern()
+            .iter()
+            .map(|revision| quote(revision.as_str()))
+            .collect();
         let instructions = instructions(&catalog);
         format!(
             "{{\"resultType\":\"complete\",\"supportedVersions\":[{}],\"capabilities\":{}{instructions},\"ttlMs\":0,\"cacheScope\":\"private\",\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{SERVER_INFO}}}}}",
@@ -295,15 +320,21 @@ impl Gateway {
             .text(Member::Level)
             .and_then(|name| LogLevel::parse(&name))
             .ok_or_else(|| Fault::params("\"level\" must be one of debug, info, notice, warning, error, critical, alert, emergency"))?;
-        let Some(session) = &request.caller.session else { return Err(Fault::method("logging/setLevel")) };
+        let Some(session) = &request.caller.session else {
+            return Err(Fault::method("logging/setLevel"));
+        };
         session.set_log_level(level);
         // Connections that are open are told now, later ones when they open.
         let asks = self.servers().into_iter().filter_map(|server| {
             let listing = server.listing(Self::key(&request.caller))?;
             let connection = server.opened(&request.caller)?;
             let legacy = connection.family() == Family::Legacy;
-            (legacy && listing.offers.logging)
-                .then(|| connection.ask("logging/setLevel", format!("{{\"level\":\"{}\"}}", level.as_str())))
+            (legacy && listing.offers.logging).then(|| {
+                connection.ask(
+                    "logging/setLevel",
+                    format!("{{\"level\":\"{}\"}}", level.as_str()),
+                )
+            })
         });
         let told = tokio::time::timeout(Duration::from_secs(5), join_all(asks)).await;
         if told.is_err() {
@@ -315,12 +346,18 @@ impl Gateway {
 
 /// `,"instructions":...` if there are any.
 fn instructions(catalog: &Catalog) -> String {
-    catalog.instructions().map(|text| format!(",\"instructions\":{}", quote(text))).unwrap_or_default()
+    catalog
+        .instructions()
+        .map(|text| format!(",\"instructions\":{}", quote(text)))
+        .unwrap_or_default()
 }
 
 /// The reply for a fault of ours.
 pub(super) fn reply_fault(message: &Message, fault: &Fault) -> Reply {
-    Reply { status: fault.status, message: Some(fault.response(message.id().as_ref())) }
+    Reply {
+        status: fault.status,
+        message: Some(fault.response(message.id().as_ref())),
+    }
 }
 
 /// The caller as audit records name it.
@@ -376,9 +413,13 @@ impl HostService for Gateway {
                 for server in self.servers() {
                     if let Some(connection) = server.opened(caller)
                         && connection.family() == Family::Legacy
-                        && connection.capabilities().has(crate::session::CapabilitySet::ROOTS_LIST_CHANGED)
+                        && connection
+                            .capabilities()
+                            .has(crate::session::CapabilitySet::ROOTS_LIST_CHANGED)
                     {
-                        connection.notify("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}".into());
+                        connection.notify(
+                            "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}".into(),
+                        );
                     }
                 }
             }
@@ -434,7 +475,10 @@ impl HostService for Gateway {
     fn rejected(&self, transport: HostTransport, what: &'static str, detail: &str) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(transport = transport.as_str(), what, "{detail}");
-        self.audit.record(Record { detail: Some(what.into()), ..Record::new(Event::Rejected) });
+        self.audit.record(Record {
+            detail: Some(what.into()),
+            ..Record::new(Event::Rejected)
+        });
     }
 }
 

@@ -65,7 +65,11 @@ impl Listener {
     /// Passes a server's notification on under our subscription id, with `span` (its URI or task id) made public.
     fn forward(&self, message: &Message, span: Option<Span>, public: &str) {
         let mut splice = Splice::new();
-        match (message.span(Member::MetaSubscriptionId), message.span(Member::Meta), message.payload()) {
+        match (
+            message.span(Member::MetaSubscriptionId),
+            message.span(Member::Meta),
+            message.payload(),
+        ) {
             (Some(own), _, _) => {
                 splice.replace(own, self.id.clone());
             }
@@ -75,7 +79,11 @@ impl Listener {
             }
             (None, None, Some(params)) => {
                 let id = String::from_utf8_lossy(&self.id);
-                splice.insert_members(message.bytes(), params, format!("\"_meta\":{{\"{SUBSCRIPTION}\":{id}}}"));
+                splice.insert_members(
+                    message.bytes(),
+                    params,
+                    format!("\"_meta\":{{\"{SUBSCRIPTION}\":{id}}}"),
+                );
             }
             _ => {}
         }
@@ -102,7 +110,12 @@ impl Drop for Listening {
 fn strings(message: &Message, filter: Span, key: &str) -> Vec<String> {
     let bytes = message.bytes();
     member(bytes, filter, key)
-        .map(|list| items(bytes, list).iter().map(|item| unquote(item.of(bytes)).into_owned()).collect())
+        .map(|list| {
+            items(bytes, list)
+                .iter()
+                .map(|item| unquote(item.of(bytes)).into_owned())
+                .collect()
+        })
         .unwrap_or_default()
 }
 
@@ -113,24 +126,44 @@ impl Gateway {
             return reply_fault(message, &Fault::params("\"notifications\" must be an object"));
         };
         let limit = self.settings.load().config.limits.subscriptions_per_session;
-        let flag = |key: &str| member(message.bytes(), filter, key).is_some_and(|span| span.of(message.bytes()) == b"true");
+        let flag = |key: &str| {
+            member(message.bytes(), filter, key).is_some_and(|span| span.of(message.bytes()) == b"true")
+        };
         let catalog = self.catalog(None);
         let mut uris = Vec::new();
-        for public in strings(message, filter, "resourceSubscriptions").into_iter().take(limit) {
-            let Some(route) = catalog.resource(&public).filter(|route| decide(&route.bound).is_ok()) else { continue };
+        for public in strings(message, filter, "resourceSubscriptions")
+            .into_iter()
+            .take(limit)
+        {
+            let Some(route) = catalog
+                .resource(&public)
+                .filter(|route| decide(&route.bound).is_ok())
+            else {
+                continue;
+            };
             // Only a modern server can be listened to for a modern host; the rest is bridging, not offered yet.
             let watchable = self.server(&route.server_name).is_some_and(|server| {
                 server.family() == Some(Family::Modern)
-                    && server.listing(None).is_some_and(|listing| listing.offers.subscribe)
+                    && server
+                        .listing(None)
+                        .is_some_and(|listing| listing.offers.subscribe)
             });
             if watchable {
-                uris.push(Watch { server: route.server_name, local: route.local.to_string(), public });
+                uris.push(Watch {
+                    server: route.server_name,
+                    local: route.local.to_string(),
+                    public,
+                });
             }
         }
         let mut tasks = Vec::new();
         for public in strings(message, filter, "taskIds").into_iter().take(limit) {
             if let Some(task) = self.open_task(&request.caller, &public) {
-                tasks.push(Watch { server: task.server, local: task.local, public });
+                tasks.push(Watch {
+                    server: task.server,
+                    local: task.local,
+                    public,
+                });
             }
         }
         let listener = Listener {
@@ -145,7 +178,10 @@ impl Gateway {
         listener.stream.send(Lane::Notice, acknowledgement(&listener));
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.listeners.insert(number, Arc::new(listener));
-        let _listening = Listening { gateway: self.clone(), number };
+        let _listening = Listening {
+            gateway: self.clone(),
+            number,
+        };
         self.update_watches();
         self.closing.cancelled().await;
         if request.caller.transport == HostTransport::Stdio {
@@ -170,7 +206,11 @@ impl Gateway {
             let (mut uris, mut tasks) = (Vec::new(), Vec::new());
             for entry in self.listeners.iter() {
                 let of = |watches: &[Watch]| -> Vec<String> {
-                    watches.iter().filter(|watch| watch.server == *server.name()).map(|watch| watch.local.clone()).collect()
+                    watches
+                        .iter()
+                        .filter(|watch| watch.server == *server.name())
+                        .map(|watch| watch.local.clone())
+                        .collect()
                 };
                 uris.extend(of(&entry.uris));
                 tasks.extend(of(&entry.tasks));
@@ -191,10 +231,16 @@ impl Gateway {
                 () = self.changed.notified() => {}
                 () = self.closing.cancelled() => return,
             }
-            let Some(downstreams) = self.downstreams.get() else { continue };
+            let Some(downstreams) = self.downstreams.get() else {
+                continue;
+            };
             let settings = self.settings.load_full();
             for (key, old, new) in self.catalogs.rebuild(&settings, downstreams.as_ref()) {
-                let family = if key.is_none() { Family::Modern } else { Family::Legacy };
+                let family = if key.is_none() {
+                    Family::Modern
+                } else {
+                    Family::Legacy
+                };
                 let changed = new.changed_since(&old, family);
                 let mut methods = Vec::new();
                 if changed.tools {
@@ -212,11 +258,19 @@ impl Gateway {
     }
 
     fn session_caller(&self, session: Option<&Arc<Session>>) -> Option<Arc<Caller>> {
-        self.sessions.get(&session?.label).map(|entry| entry.value().clone())
+        self.sessions
+            .get(&session?.label)
+            .map(|entry| entry.value().clone())
     }
 
     /// The server's messages with its links and task ids made public for this caller.
-    pub(super) fn public_notice(&self, server: &Arc<str>, key: CatalogKey, caller: &Caller, message: &Message) -> Outgoing {
+    pub(super) fn public_notice(
+        &self,
+        server: &Arc<str>,
+        key: CatalogKey,
+        caller: &Caller,
+        message: &Message,
+    ) -> Outgoing {
         let mut splice = Splice::new();
         self.publish_links(server, key, message, &mut splice);
         self.publish_task_ids(server, caller, "", message, &mut splice);
@@ -235,7 +289,10 @@ fn acknowledgement(listener: &Listener) -> Outgoing {
             honoured.push(format!("\"{flag}\":true"));
         }
     }
-    for (watches, key) in [(&listener.uris, "resourceSubscriptions"), (&listener.tasks, "taskIds")] {
+    for (watches, key) in [
+        (&listener.uris, "resourceSubscriptions"),
+        (&listener.tasks, "taskIds"),
+    ] {
         if !watches.is_empty() {
             let list: Vec<String> = watches.iter().map(|watch| quote(&watch.public)).collect();
             honoured.push(format!("\"{key}\":[{}]", list.join(",")));
@@ -250,9 +307,9 @@ fn acknowledgement(listener: &Listener) -> Outgoing {
 
 /// Whether an update of `changed` concerns someone who watches `watched`: the same, or a part of it.
 fn concerns(watched: &str, changed: &str) -> bool {
-    changed.strip_prefix(watched).is_some_and(|rest| {
-        rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#'])
-    })
+    changed
+        .strip_prefix(watched)
+        .is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#']))
 }
 
 impl DownstreamEvents for Gateway {
@@ -261,7 +318,9 @@ impl DownstreamEvents for Gateway {
     }
 
     fn resource_updated(&self, server: &Arc<str>, session: Option<&Arc<Session>>, message: &Message) {
-        let Some(span) = message.span(Member::Uri) else { return };
+        let Some(span) = message.span(Member::Uri) else {
+            return;
+        };
         if let Some(caller) = self.session_caller(session) {
             if let Some(session) = session {
                 let outgoing = self.public_notice(server, Self::key(&caller), &caller, message);
@@ -272,7 +331,10 @@ impl DownstreamEvents for Gateway {
         let changed = unquote(span.of(message.bytes())).into_owned();
         for entry in self.listeners.iter() {
             let listener = entry.value();
-            let watch = listener.uris.iter().find(|watch| watch.server == *server && concerns(&watch.local, &changed));
+            let watch = listener
+                .uris
+                .iter()
+                .find(|watch| watch.server == *server && concerns(&watch.local, &changed));
             if let Some(watch) = watch {
                 let rest = changed.strip_prefix(watch.local.as_str()).unwrap_or_default();
                 listener.forward(message, Some(span), &format!("{}{rest}", watch.public));
@@ -294,11 +356,17 @@ impl DownstreamEvents for Gateway {
             return;
         }
         if message.method().as_deref() == Some("notifications/tasks") {
-            let Some(span) = message.span(Member::TaskId) else { return };
+            let Some(span) = message.span(Member::TaskId) else {
+                return;
+            };
             let local = unquote(span.of(message.bytes())).into_owned();
             for entry in self.listeners.iter() {
                 let listener = entry.value();
-                if let Some(watch) = listener.tasks.iter().find(|watch| watch.server == *server && watch.local == local) {
+                if let Some(watch) = listener
+                    .tasks
+                    .iter()
+                    .find(|watch| watch.server == *server && watch.local == local)
+                {
                     listener.forward(&message, Some(span), &watch.public);
                 }
             }
@@ -307,7 +375,13 @@ impl DownstreamEvents for Gateway {
         tracing::trace!(%server, "dropped a notification that no host can be named for");
     }
 
-    fn reverse(&self, server: &Arc<str>, session: Option<&Arc<Session>>, message: Message, responder: Responder) {
+    fn reverse(
+        &self,
+        server: &Arc<str>,
+        session: Option<&Arc<Session>>,
+        message: Message,
+        responder: Responder,
+    ) {
         let roots = || self.server(server).and_then(|server| server.roots());
         let is_roots = message.method().as_deref() == Some("roots/list");
         if let (Some(caller), Some(session)) = (self.session_caller(session), session)
@@ -317,11 +391,20 @@ impl DownstreamEvents for Gateway {
             let key = (session.label.clone(), server.clone(), server_id);
             let (gateway, done) = (self.me.clone(), key.clone());
             let general = session.general.clone();
-            let asked = self.ask_host(server, None, &caller, session, general.as_ref(), &message, responder, move || {
-                if let Some(gateway) = gateway.upgrade() {
-                    gateway.loose.remove(&done);
-                }
-            });
+            let asked = self.ask_host(
+                server,
+                None,
+                &caller,
+                session,
+                general.as_ref(),
+                &message,
+                responder,
+                move || {
+                    if let Some(gateway) = gateway.upgrade() {
+                        gateway.loose.remove(&done);
+                    }
+                },
+            );
             if let Some(id) = asked {
                 self.loose.insert(key, id);
             }
@@ -331,7 +414,11 @@ impl DownstreamEvents for Gateway {
             Some(roots) => responder.reply(ReverseReply::Result(roots)),
             None => {
                 self.audit.record(Record {
-                    callee: Some(Arc::new(Callee { server: server.clone(), transport: None, revision: None })),
+                    callee: Some(Arc::new(Callee {
+                        server: server.clone(),
+                        transport: None,
+                        revision: None,
+                    })),
                     method: message.method().map(|method| method.into_owned().into()),
                     detail: Some("refused: no host call is in flight that it could belong to".into()),
                     ..Record::new(Event::ReverseRequest)
@@ -350,14 +437,21 @@ impl DownstreamEvents for Gateway {
         if let Some((_, ours)) = self.loose.remove(&key)
             && session.reverse.forget(ours)
         {
-            session.general.send(Lane::Request, withdrawal(ours, message.text(Member::Reason).as_deref()));
+            session.general.send(
+                Lane::Request,
+                withdrawal(ours, message.text(Member::Reason).as_deref()),
+            );
         }
     }
 
     fn state_changed(&self, server: &Arc<str>, state: &'static str, _detail: &str) {
         // The detail may quote the server: it is for the log, not for the record.
         self.audit.record(Record {
-            callee: Some(Arc::new(Callee { server: server.clone(), transport: None, revision: None })),
+            callee: Some(Arc::new(Callee {
+                server: server.clone(),
+                transport: None,
+                revision: None,
+            })),
             state: Some(state),
             ..Record::new(Event::ServerState)
         });

@@ -115,7 +115,11 @@ impl CallRecord {
     pub(super) fn answered(&mut self, answer: &Message, bytes_out: usize) {
         let (outcome, error) = match answer.kind() {
             Kind::Error => {
-                let facts = ErrorFacts { side: "downstream", code: None, rpc: answer.error_code() };
+                let facts = ErrorFacts {
+                    side: "downstream",
+                    code: None,
+                    rpc: answer.error_code(),
+                };
                 (Outcome::Error, Some(facts))
             }
             _ if answer.raw(Member::IsError) == Some(b"true") => (Outcome::ToolError, None),
@@ -131,12 +135,20 @@ impl CallRecord {
             FaultKind::Lost if fault.sent => Outcome::Lost,
             _ => Outcome::Error,
         };
-        let facts = ErrorFacts { side: "downstream", code: Some(fault.kind.as_str().into()), rpc: Some(-32603) };
+        let facts = ErrorFacts {
+            side: "downstream",
+            code: Some(fault.kind.as_str().into()),
+            rpc: Some(-32603),
+        };
         self.finish(outcome, Some(facts), 0);
     }
 
     pub(super) fn refused(&mut self, fault: &Fault) {
-        let facts = ErrorFacts { side: side(fault), code: Some(fault.code.into()), rpc: Some(i64::from(fault.rpc)) };
+        let facts = ErrorFacts {
+            side: side(fault),
+            code: Some(fault.code.into()),
+            rpc: Some(i64::from(fault.rpc)),
+        };
         self.finish(Outcome::Error, Some(facts), 0);
     }
 }
@@ -163,7 +175,11 @@ pub(super) fn denied(
 ) {
     gateway.audit.record(Record {
         caller: Some(record_caller(caller)),
-        callee: Some(Arc::new(Callee { server: refusal.server().clone(), transport: None, revision: None })),
+        callee: Some(Arc::new(Callee {
+            server: refusal.server().clone(),
+            transport: None,
+            revision: None,
+        })),
         method: Some(method.to_owned().into()),
         kind: Some(refusal.kind()),
         local: Some(refusal.local().clone()),
@@ -171,7 +187,9 @@ pub(super) fn denied(
         decision: Some(Effect::Deny),
         layer: Some(refusal.layer()),
         rules: Some(refusal.rules().clone()),
-        arguments: message.raw(Member::Arguments).and_then(|raw| gateway.audit.digest(raw)),
+        arguments: message
+            .raw(Member::Arguments)
+            .and_then(|raw| gateway.audit.digest(raw)),
         bytes_in: Some(length(message.bytes().len())),
         outcome: Some(Outcome::Denied),
         ..Record::new(Event::Denied)

@@ -56,7 +56,10 @@ impl Responder {
 impl Drop for Responder {
     fn drop(&mut self) {
         if let Some(send) = self.0.take() {
-            send(ReverseReply::Error { code: -32603, message: "the host went away before it answered".into() });
+            send(ReverseReply::Error {
+                code: -32603,
+                message: "the host went away before it answered".into(),
+            });
         }
     }
 }
@@ -134,13 +137,23 @@ impl CallFault {
     /// A fault before anything was sent.
     #[must_use]
     pub fn unsent(kind: FaultKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), sent: false, status: None }
+        Self {
+            kind,
+            message: message.into(),
+            sent: false,
+            status: None,
+        }
     }
 
     /// A fault after the call was handed over.
     #[must_use]
     pub fn sent(kind: FaultKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), sent: true, status: None }
+        Self {
+            kind,
+            message: message.into(),
+            sent: true,
+            status: None,
+        }
     }
 }
 
@@ -173,11 +186,19 @@ pub trait DownstreamConnection: Send + Sync + Debug {
     /// What the host side declared when it was opened (legacy).
     fn capabilities(&self) -> CapabilitySet;
     /// Makes one call. Dropping the future cancels it downstream.
-    fn call(self: Arc<Self>, permit: Permit, call: OutboundCall) -> BoxFuture<'static, Result<Message, CallFault>>;
+    fn call(
+        self: Arc<Self>,
+        permit: Permit,
+        call: OutboundCall,
+    ) -> BoxFuture<'static, Result<Message, CallFault>>;
     /// Sends a notification of ours or of the host; best effort.
     fn notify(self: Arc<Self>, message: Outgoing);
     /// A request of manifold's own (no host call behind it): `params` is JSON text.
-    fn ask(self: Arc<Self>, method: &'static str, params: String) -> BoxFuture<'static, Result<Message, CallFault>>;
+    fn ask(
+        self: Arc<Self>,
+        method: &'static str,
+        params: String,
+    ) -> BoxFuture<'static, Result<Message, CallFault>>;
 }
 
 /// One configured server.
@@ -193,7 +214,10 @@ pub trait Downstream: Send + Sync + Debug {
     /// server had its chance, never later than the server's start limit.
     fn listed(&self, set: Option<CapabilitySet>) -> BoxFuture<'_, ()>;
     /// The connection on which this caller's calls run; opens it if need be.
-    fn open<'a>(&'a self, caller: &'a Arc<Caller>) -> BoxFuture<'a, Result<Arc<dyn DownstreamConnection>, CallFault>>;
+    fn open<'a>(
+        &'a self,
+        caller: &'a Arc<Caller>,
+    ) -> BoxFuture<'a, Result<Arc<dyn DownstreamConnection>, CallFault>>;
     /// The connection of a legacy session if it is open already.
     fn opened(&self, caller: &Arc<Caller>) -> Option<Arc<dyn DownstreamConnection>>;
     /// A place among the calls in flight to this server; waits in the bounded queue.
@@ -227,7 +251,13 @@ pub trait DownstreamEvents: Send + Sync + Debug {
     /// A notification outside of calls (log message, task status) on a connection owned by `session`.
     fn notice(&self, server: &Arc<str>, session: Option<&Arc<Session>>, message: Message);
     /// A reverse request that no call can be named for.
-    fn reverse(&self, server: &Arc<str>, session: Option<&Arc<Session>>, message: Message, responder: Responder);
+    fn reverse(
+        &self,
+        server: &Arc<str>,
+        session: Option<&Arc<Session>>,
+        message: Message,
+        responder: Responder,
+    );
     /// The server withdrew a reverse request that was made outside of calls.
     fn withdrawn(&self, server: &Arc<str>, session: Option<&Arc<Session>>, id: &HostId, message: &Message);
     /// A server's state changed, for audit and status.

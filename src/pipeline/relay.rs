@@ -34,17 +34,22 @@ pub struct CallRelay {
 
 impl CallRelay {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<HostId, u64>> {
-        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.open
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 impl CallSink for CallRelay {
     fn progress(&self, message: Message) {
         // A token that the host did not give never reaches it.
-        let (Some(token), Some(span)) = (&self.token, message.span(Member::ProgressToken)) else { return };
+        let (Some(token), Some(span)) = (&self.token, message.span(Member::ProgressToken)) else {
+            return;
+        };
         let mut splice = Splice::new();
         splice.replace(span, token.clone());
-        self.stream.send(Lane::Progress(self.call), splice.apply(message.bytes()));
+        self.stream
+            .send(Lane::Progress(self.call), splice.apply(message.bytes()));
     }
 
     fn notice(&self, message: Message) {
@@ -54,13 +59,23 @@ impl CallSink for CallRelay {
     }
 
     fn reverse(&self, message: Message, responder: Responder) {
-        let Some(gateway) = self.gateway.upgrade() else { return };
+        let Some(gateway) = self.gateway.upgrade() else {
+            return;
+        };
         let Some(session) = self.caller.session.clone() else {
             responder.reply(ReverseReply::Error {
                 code: -32602,
-                message: "the host speaks a revision that cannot be asked in mid-call; bridging is not offered yet".into(),
+                message:
+                    "the host speaks a revision that cannot be asked in mid-call; bridging is not offered yet"
+                        .into(),
             });
-            gateway.note_reverse(&self.server, Some(self.call), &self.caller, &message, "not_offered");
+            gateway.note_reverse(
+                &self.server,
+                Some(self.call),
+                &self.caller,
+                &message,
+                "not_offered",
+            );
             return;
         };
         let Some(server_id) = message.id() else { return };
@@ -92,7 +107,10 @@ impl CallSink for CallRelay {
             && session.reverse.forget(id)
         {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.stream.send(Lane::Request, withdrawal(id, message.text(Member::Reason).as_deref()));
+            self.stream.send(
+                Lane::Request,
+                withdrawal(id, message.text(Member::Reason).as_deref()),
+            );
         }
     }
 
@@ -105,10 +123,16 @@ impl Drop for CallRelay {
     fn drop(&mut self) {
         // The call is over: what it asked the host need not be answered any more.
         let open: Vec<u64> = self.lock().drain().map(|(_, id)| id).collect();
-        let Some(session) = &self.caller.session else { return };
+        let Some(session) = &self.caller.session else {
+            return;
+        };
         for id in open {
             if session.reverse.forget(id) {
-                let target = if self.stream.attached() { &self.stream } else { &session.general };
+                let target = if self.stream.attached() {
+                    &self.stream
+                } else {
+                    &session.general
+                };
                 target.send(Lane::Request, withdrawal(id, Some("the call has ended")));
             }
         }
@@ -120,14 +144,18 @@ pub(super) fn log_message(message: &Message, caller: &Caller, label: Option<&str
     if message.method().as_deref() != Some("notifications/message") {
         return Some(Outgoing::from(message.bytes().clone()));
     }
-    let level = message.text(Member::Level).and_then(|name| LogLevel::parse(&name));
+    let level = message
+        .text(Member::Level)
+        .and_then(|name| LogLevel::parse(&name));
     match (caller.wanted_log_level(), level) {
         (Some(wanted), Some(level)) if level < wanted => return None,
         // A modern request that names no level gets no log messages; a legacy session that set none gets all.
         (None, _) if caller.session.is_none() => return None,
         _ => {}
     }
-    let Some(label) = label else { return Some(Outgoing::from(message.bytes().clone())) };
+    let Some(label) = label else {
+        return Some(Outgoing::from(message.bytes().clone()));
+    };
     let mut splice = Splice::new();
     match (message.span(Member::Logger), message.payload()) {
         (Some(span), _) => {
@@ -158,7 +186,10 @@ pub(super) fn need(message: &Message) -> Option<(CapabilitySet, &'static str)> {
 impl Gateway {
     /// Forwards a reverse request to a host. Returns our id if the host was asked; otherwise the server was refused.
     /// `done` runs when the host's answer has arrived or the session has ended.
-    #[allow(clippy::too_many_arguments, reason = "one step of the pipeline; each argument is a different party")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of the pipeline; each argument is a different party"
+    )]
     pub(super) fn ask_host(
         &self,
         server: &Arc<str>,
@@ -176,20 +207,36 @@ impl Gateway {
         };
         let (needed, word) = need(message)?;
         if !self.reverse_allowed(server, word) {
-            refuse(responder, -32603, format!("policy does not allow {word} requests of this server"), "denied");
+            refuse(
+                responder,
+                -32603,
+                format!("policy does not allow {word} requests of this server"),
+                "denied",
+            );
             return None;
         }
         if !caller.capabilities.has(needed) {
             let both = CapabilitySet::ELICITATION_FORM.with(CapabilitySet::ELICITATION_URL);
             // An elicitation mode that was not declared is a bad parameter; a method that was not, is no method.
-            let code = if word == "elicitation" && !caller.capabilities.and(both).is_none() { -32602 } else { -32601 };
-            refuse(responder, code, format!("the host does not support {word}"), "unsupported");
+            let code = if word == "elicitation" && !caller.capabilities.and(both).is_none() {
+                -32602
+            } else {
+                -32601
+            };
+            refuse(
+                responder,
+                code,
+                format!("the host does not support {word}"),
+                "unsupported",
+            );
             return None;
         }
         let server_token = message.shared(Member::MetaProgressToken);
         let responder = Arc::new(Mutex::new(Some(responder)));
         let take = |slot: &Mutex<Option<Responder>>| {
-            slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+            slot.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take()
         };
         let answer_to = responder.clone();
         let progress = server_token.map(|token| self.reverse_progress(server, caller, token));
@@ -222,7 +269,12 @@ impl Gateway {
         if stream.send(Lane::Request, splice.apply(message.bytes())) == Sent::Refused {
             session.reverse.forget(id);
             if let Some(responder) = take(&responder) {
-                refuse(responder, -32603, "the host does not read its requests".into(), "stalled");
+                refuse(
+                    responder,
+                    -32603,
+                    "the host does not read its requests".into(),
+                    "stalled",
+                );
             }
             return None;
         }

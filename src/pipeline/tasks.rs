@@ -48,14 +48,22 @@ impl Gateway {
     pub(super) async fn task(self: &Arc<Self>, request: HostRequest, method: &str) -> Reply {
         let message = &request.message;
         let (Some(public), Some(span)) = (message.text(Member::TaskId), message.span(Member::TaskId)) else {
-            return self.refuse(&request, method, &Fault::params("\"params.taskId\" must be a string"));
+            return self.refuse(
+                &request,
+                method,
+                &Fault::params("\"params.taskId\" must be a string"),
+            );
         };
         let public = public.into_owned();
         let unknown = Fault::host(-32602, "unknown_task", format!("Unknown task: {public}"));
         let Some(task) = self.open_task(&request.caller, &public) else {
             return self.unknown_task(request, method, unknown).await;
         };
-        let bound = self.settings.load().policy.bind(PolicyKind::Tool, &task.server, &task.tool);
+        let bound = self
+            .settings
+            .load()
+            .policy
+            .bind(PolicyKind::Tool, &task.server, &task.tool);
         let mut splice = Splice::new();
         splice.replace(span, quote(&task.local));
         let target = Target {
@@ -82,7 +90,11 @@ impl Gateway {
                 .extensions
                 .iter()
                 .any(|(name, _)| &**name == crate::catalog::offers::TASKS_EXTENSION),
-            Family::Legacy => self.catalog(Self::key(&request.caller)).offered(family).tasks.is_some(),
+            Family::Legacy => self
+                .catalog(Self::key(&request.caller))
+                .offered(family)
+                .tasks
+                .is_some(),
         };
         if !offered {
             return self.refuse(&request, method, &Fault::method(method));
@@ -90,7 +102,11 @@ impl Gateway {
         if family == Family::Modern && !declares_tasks(&request.message) {
             let mut fault = Fault {
                 status: 400,
-                ..Fault::host(-32021, "missing_capability", "the request does not declare the tasks extension")
+                ..Fault::host(
+                    -32021,
+                    "missing_capability",
+                    "the request does not declare the tasks extension",
+                )
             };
             fault.extra =
                 "\"requiredCapabilities\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}".to_owned();
@@ -106,14 +122,21 @@ impl Gateway {
         let asks = self.servers().into_iter().filter_map(|server| {
             let listing = server.listing(key)?;
             let lists = listing.offers.tasks.is_some_and(|tasks| tasks.list);
-            let connection = server.opened(caller).filter(|connection| lists && connection.family() == Family::Legacy)?;
+            let connection = server
+                .opened(caller)
+                .filter(|connection| lists && connection.family() == Family::Legacy)?;
             let name = server.name().clone();
             Some(async move { (name, connection.ask("tasks/list", "{}".into()).await) })
         });
         let mut all: Vec<String> = Vec::new();
         for (server, answer) in join_all(asks).await {
             let Ok(answer) = answer else { continue };
-            let Some(list) = answer.span(Member::Tasks).filter(|_| answer.kind() == Kind::Result) else { continue };
+            let Some(list) = answer
+                .span(Member::Tasks)
+                .filter(|_| answer.kind() == Kind::Result)
+            else {
+                continue;
+            };
             for item in items(answer.bytes(), list) {
                 let mut splice = Splice::new();
                 self.publish_task_in(&server, caller, "", &answer, item, &mut splice);
@@ -121,10 +144,18 @@ impl Gateway {
                 all.push(String::from_utf8_lossy(&text).into_owned());
             }
         }
-        if self.catalog(key).offered(Family::Legacy).tasks.is_none_or(|tasks| !tasks.list) {
+        if self
+            .catalog(key)
+            .offered(Family::Legacy)
+            .tasks
+            .is_none_or(|tasks| !tasks.list)
+        {
             return reply_fault(&request.message, &Fault::method("tasks/list"));
         }
-        Reply::ok(result(&request.message, format!("{{\"tasks\":[{}]}}", all.join(","))))
+        Reply::ok(result(
+            &request.message,
+            format!("{{\"tasks\":[{}]}}", all.join(",")),
+        ))
     }
 
     /// Makes the task id in the object at `object` public.
@@ -187,5 +218,7 @@ fn declares_tasks(message: &Message) -> bool {
     message
         .span(Member::MetaClientCapabilities)
         .and_then(|capabilities| member(bytes, capabilities, "extensions"))
-        .is_some_and(|extensions| member(bytes, extensions, crate::catalog::offers::TASKS_EXTENSION).is_some())
+        .is_some_and(|extensions| {
+            member(bytes, extensions, crate::catalog::offers::TASKS_EXTENSION).is_some()
+        })
 }

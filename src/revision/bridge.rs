@@ -39,7 +39,9 @@ fn is_object(message: &Message, span: Span) -> bool {
 
 /// Edits a host's request so that its `_meta` is right for the downstream.
 pub fn outbound_meta(message: &Message, meta: &OutboundMeta<'_>, splice: &mut Splice) {
-    let existing = message.span(Member::Meta).filter(|span| is_object(message, *span));
+    let existing = message
+        .span(Member::Meta)
+        .filter(|span| is_object(message, *span));
     let host_token = message.span(Member::MetaProgressToken);
     let token = std::str::from_utf8(&meta.token).unwrap_or("0");
     if meta.host == meta.family {
@@ -50,7 +52,9 @@ pub fn outbound_meta(message: &Message, meta: &OutboundMeta<'_>, splice: &mut Sp
             (None, Some(object)) if meta.wants_token => {
                 splice.insert_members(message.bytes(), object, format!("\"progressToken\":{token}"));
             }
-            (None, None) if meta.wants_token => insert_meta(message, &format!("{{\"progressToken\":{token}}}"), splice),
+            (None, None) if meta.wants_token => {
+                insert_meta(message, &format!("{{\"progressToken\":{token}}}"), splice)
+            }
             _ => {}
         }
         return;
@@ -68,9 +72,12 @@ pub fn outbound_meta(message: &Message, meta: &OutboundMeta<'_>, splice: &mut Sp
     }
     let extra = extra.join(",");
     let keep = |key: &str| {
-        let hop = key
-            .strip_prefix(PREFIX)
-            .is_some_and(|name| matches!(name, "protocolVersion" | "clientCapabilities" | "clientInfo" | "logLevel"));
+        let hop = key.strip_prefix(PREFIX).is_some_and(|name| {
+            matches!(
+                name,
+                "protocolVersion" | "clientCapabilities" | "clientInfo" | "logLevel"
+            )
+        });
         !hop && key != "progressToken"
     };
     match existing {
@@ -116,7 +123,9 @@ pub fn own_params(params: &str, revision: Revision) -> String {
 
 /// Edits a server's result so that it is right for the host's family.
 pub fn inbound_result(message: &Message, host: Family, server: Family, method: &str, splice: &mut Splice) {
-    let Some(result) = message.payload().filter(|span| is_object(message, *span)) else { return };
+    let Some(result) = message.payload().filter(|span| is_object(message, *span)) else {
+        return;
+    };
     match (server, host) {
         (Family::Legacy, Family::Modern) => {
             let mut extra = Vec::new();
@@ -164,6 +173,3 @@ pub fn inbound_error_code(code: i64, host: Family, method: &str) -> (i64, bool) 
         _ => (code, false),
     }
 }
-
-
-

@@ -1,6 +1,7 @@
 //! Builds and owns all parts; the only wiring place. Start order and shutdown order are read here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,6 +12,7 @@ use super::tasks;
 use crate::audit::{AuditLog, AuditOptions, Event, Record};
 use crate::catalog::NameRules;
 use crate::clock::SystemClock;
+use crate::config::load::Loaded;
 use crate::config::{Config, Durability, Shorthand as ConfigShorthand};
 use crate::crypto::Sealer;
 use crate::downstream::server::Shared;
@@ -42,7 +44,9 @@ pub enum BuildError {
     #[error("the policy has problems:\n{0}")]
     Policy(String),
     /// The audit directory cannot be used.
-    #[error("the audit directory {dir} cannot be used: {source}; set audit.dir to a directory that this user may write, or audit.durability to \"off\"")]
+    #[error(
+        "the audit directory {dir} cannot be used: {source}; set audit.dir to a directory that this user may write, or audit.durability to \"off\""
+    )]
     Audit {
         /// The directory.
         dir: String,
@@ -66,6 +70,7 @@ pub struct Daemon {
     pub(super) started: Timestamp,
     pub(super) reloads: std::sync::Mutex<super::status::ReloadReport>,
     role: Role,
+    pub(super) draining: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -76,14 +81,21 @@ pub struct Daemon {
 pub fn compile_policy(config: &Config) -> Result<CompiledPolicy, BuildError> {
     let mut shorthands = Vec::new();
     for server in &config.servers {
-        let all = [(Kind::Tool, &server.tools), (Kind::Prompt, &server.prompts), (Kind::Resource, &server.resources)];
+        let all = [
+            (Kind::Tool, &server.tools),
+            (Kind::Prompt, &server.prompts),
+            (Kind::Resource, &server.resources),
+        ];
         for (kind, given) in all {
             let ConfigShorthand { allow, deny } = given;
             if allow.is_none() && deny.is_empty() {
                 continue;
             }
-            let kinds: &[Kind] =
-                if kind == Kind::Resource { &[Kind::Resource, Kind::ResourceTemplate] } else { std::slice::from_ref(&kind) };
+            let kinds: &[Kind] = if kind == Kind::Resource {
+                &[Kind::Resource, Kind::ResourceTemplate]
+            } else {
+                std::slice::from_ref(&kind)
+            };
             for kind in kinds {
                 shorthands.push(Shorthand {
                     server: server.name.clone(),
@@ -95,8 +107,10 @@ pub fn compile_policy(config: &Config) -> Result<CompiledPolicy, BuildError> {
         }
     }
     CompiledPolicy::new(config.policy.as_ref(), &shorthands).map_err(|problems| {
-        let lines: Vec<String> =
-            problems.iter().map(|problem| format!("  {}: {}", problem.path, problem.message)).collect();
+        let lines: Vec<String> = problems
+            .iter()
+            .map(|problem| format!("  {}: {}", problem.path, problem.message))
+            .collect();
         BuildError::Policy(lines.join("\n"))
     })
 }
@@ -123,22 +137,25 @@ fn open_audit(config: &Config) -> Result<AuditLog, BuildError> {
         keep: Some(config.audit.rotate.keep),
         ..AuditOptions::new(dir.clone())
     };
-    AuditLog::open(options, SystemClock::shared())
-        .map_err(|source| BuildError::Audit { dir: dir.display().to_string(), source })
+    AuditLog::open(options, SystemClock::shared()).map_err(|source| BuildError::Audit {
+        dir: dir.display().to_string(),
+        source,
+    })
 }
 
 impl Daemon {
-    /// Builds everything; nothing is started or listened to yet. `refused` names servers that the configuration
-    /// could not resolve; they are shown in status and left out.
+    /// Builds everything; nothing is started or listened to yet. Servers that the configuration could not resolve
+    /// are shown in status and left out.
     ///
     /// # Errors
     /// If policy or audit cannot be set up.
-    pub fn build(
-        config: Config,
-        digest: String,
-        mut refused: Vec<(String, String)>,
-        role: Role,
-    ) -> Result<Arc<Self>, BuildError> {
+    pub fn build(loaded: Loaded, role: Role) -> Result<Arc<Self>, BuildError> {
+        let Loaded {
+            config,
+            digest,
+            mut refused,
+            ..
+        } = loaded;
         let policy = compile_policy(&config)?;
         if policy.is_open() && role != Role::Command {
             tracing::warn!("there is no policy section: every tool, prompt and resource is allowed");
@@ -149,7 +166,12 @@ impl Daemon {
         }
         let config = Arc::new(config);
         let policy_digest = policy.digest().clone();
-        let gateway = Gateway::new(settings(&config, policy), Sealer::random(), audit.clone(), SystemClock::shared());
+        let gateway = Gateway::new(
+            settings(&config, policy),
+            Sealer::random(),
+            audit.clone(),
+            SystemClock::shared(),
+        );
         let shared = Arc::new(Shared {
             events: gateway.clone(),
             limits: config.limits.clone(),
@@ -177,6 +199,7 @@ impl Daemon {
             started: Timestamp::now(),
             reloads: std::sync::Mutex::default(),
             role,
+            draining: AtomicBool::new(false),
             stop: CancellationToken::new(),
         }))
     }
@@ -208,12 +231,13 @@ impl Daemon {
     ///
     /// # Errors
     /// If the new policy cannot be compiled; then nothing changes.
-    pub fn apply(
-        &self,
-        config: Config,
-        digest: String,
-        mut refused: Vec<(String, String)>,
-    ) -> Result<crate::downstream::set::Difference, BuildError> {
+    pub fn apply(&self, loaded: Loaded) -> Result<crate::downstream::set::Difference, BuildError> {
+        let Loaded {
+            config,
+            digest,
+            mut refused,
+            ..
+        } = loaded;
         let policy = compile_policy(&config)?;
         let policy_digest = policy.digest().clone();
         let config = Arc::new(config);
@@ -224,13 +248,19 @@ impl Daemon {
         refused.extend(problems);
         self.refused.store(Arc::new(refused));
         self.gateway.apply_again();
-        self.audit.record(Record { policy: Some(policy_digest), ..Record::new(Event::Reload) });
+        self.audit.record(Record {
+            policy: Some(policy_digest),
+            ..Record::new(Event::Reload)
+        });
         let grace = config.grace;
         for old in applied.old {
             tasks::spawn("drain a server", async move {
                 // Calls in flight finish on the old connection.
                 let busy = |server: &crate::downstream::server::Server| {
-                    server.connections().iter().any(|connection| connection.calls_in_flight() > 0)
+                    server
+                        .connections()
+                        .iter()
+                        .any(|connection| connection.calls_in_flight() > 0)
                 };
                 let end = tokio::time::Instant::now() + grace;
                 while busy(&old) && tokio::time::Instant::now() < end {
@@ -240,6 +270,11 @@ impl Daemon {
             });
         }
         Ok(applied.difference)
+    }
+
+    /// A shutdown has begun: readiness says no from now on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
     }
 
     /// The last phases of a shutdown: servers, then the audit. Hosts have been drained before.

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use super::daemon::Daemon;
 use crate::audit::{Event, Outcome, Record};
-use crate::config::Config;
-
-/// What a loader gives: the configuration, its digest, and servers that it could not resolve.
-pub type Loaded = (Config, String, Vec<(String, String)>);
+use crate::config::load::Loaded;
 
 /// Loads and applies once. Returns whether something changed.
 pub fn reload(daemon: &Arc<Daemon>, load: &(dyn Fn() -> Result<Loaded, String> + Send + Sync)) -> bool {
-    let lock = || daemon.reloads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = || {
+        daemon
+            .reloads
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
     let refused = |why: String| {
         tracing::error!("the new configuration is refused, the old one stays in force:\n{why}");
         daemon.audit.record(Record {
@@ -25,15 +27,15 @@ pub fn reload(daemon: &Arc<Daemon>, load: &(dyn Fn() -> Result<Loaded, String> +
         report.last_error = Some(why);
         false
     };
-    let (config, digest, unresolved) = match load() {
+    let loaded = match load() {
         Ok(loaded) => loaded,
         Err(why) => return refused(why),
     };
-    if *daemon.config() == config {
+    if *daemon.config() == loaded.config {
         tracing::info!("reload: nothing has changed");
         return false;
     }
-    match daemon.apply(config, digest, unresolved) {
+    match daemon.apply(loaded) {
         Ok(difference) => {
             tracing::info!(
                 added = ?difference.added,

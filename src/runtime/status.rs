@@ -105,7 +105,12 @@ impl Daemon {
     #[must_use]
     pub fn status(&self) -> Status {
         let settings = self.gateway.settings();
-        let mut servers: Vec<ServerStatus> = self.downstreams.servers().iter().map(|server| server_status(server)).collect();
+        let mut servers: Vec<ServerStatus> = self
+            .downstreams
+            .servers()
+            .iter()
+            .map(|server| server_status(server))
+            .collect();
         for (name, problem) in self.refused.load().iter() {
             servers.push(ServerStatus {
                 name: name.clone(),
@@ -143,7 +148,11 @@ impl Daemon {
             rejected: self.gateway.requests_rejected(),
             warnings: self.gateway.warnings(),
             audit: self.audit.status(),
-            reloads: self.reloads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+            reloads: self
+                .reloads
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .clone(),
             panics: tasks::panics(),
         }
     }
@@ -154,18 +163,35 @@ impl Daemon {
     /// What is missing, for people.
     pub fn ready(&self) -> Result<(), Vec<String>> {
         let mut missing = Vec::new();
+        if self.draining.load(std::sync::atomic::Ordering::Acquire) {
+            missing.push("manifold is stopping".into());
+        }
         let config = self.config();
         for server in self.downstreams.servers() {
             let required = config.server(server.name()).is_some_and(|server| server.required);
             let state = server.state();
             if required && server.base().is_none() {
-                missing.push(format!("required server \"{}\" is {}", server.name(), state.phase.as_str()));
+                missing.push(format!(
+                    "required server \"{}\" is {}",
+                    server.name(),
+                    state.phase.as_str()
+                ));
             }
         }
         if self.audit.status().failing {
             missing.push("the audit log cannot be written".into());
         }
         if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+}
+
+impl crate::admin::StatusSource for Daemon {
+    fn ready(&self) -> Result<(), Vec<String>> {
+        Self::ready(self)
+    }
+
+    fn status_json(&self) -> String {
+        serde_json::to_string(&self.status()).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
     }
 }
 
@@ -181,7 +207,9 @@ fn server_status(server: &crate::downstream::server::Server) -> ServerStatus {
         since: Some(text(report.since)),
         stage: report.stage.map(Into::into),
         detail: report.detail,
-        last_failure: report.last_failure.map(|(at, what)| format!("{}: {what}", text(at))),
+        last_failure: report
+            .last_failure
+            .map(|(at, what)| format!("{}: {what}", text(at))),
         transport: base.as_ref().map(|base| base.transport().to_owned()),
         revision: base
             .as_ref()
@@ -193,10 +221,15 @@ fn server_status(server: &crate::downstream::server::Server) -> ServerStatus {
         prompts: count(ListKind::Prompts),
         resources: count(ListKind::Resources) + count(ListKind::Templates),
         incomplete: listing.is_some_and(|listing| listing.incomplete),
-        calls_in_flight: connections.iter().map(|connection| connection.calls_in_flight()).sum(),
+        calls_in_flight: connections
+            .iter()
+            .map(|connection| connection.calls_in_flight())
+            .sum(),
         connections: connections.len(),
         queued: server.queued(),
         starts: server.starts(),
-        stderr: base.and_then(|base| base.link().map(crate::downstream::link::Link::stderr_tail)).unwrap_or_default(),
+        stderr: base
+            .and_then(|base| base.link().map(crate::downstream::link::Link::stderr_tail))
+            .unwrap_or_default(),
     }
 }

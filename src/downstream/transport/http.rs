@@ -151,7 +151,10 @@ pub struct HttpTarget {
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
-        f.debug_struct("HttpTarget").field("origin", &self.origin).field("headers", &names).finish_non_exhaustive()
+        f.debug_struct("HttpTarget")
+            .field("origin", &self.origin)
+            .field("headers", &names)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,7 +167,10 @@ impl HttpTarget {
     pub fn new(url: &str, headers: Vec<(String, String)>, limits: HttpLimits) -> Result<Arc<Self>, String> {
         let mut url = Url::parse(url).map_err(|error| format!("the url is not valid: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("the url must start with http:// or https://, not {}:", url.scheme()));
+            return Err(format!(
+                "the url must start with http:// or https://, not {}:",
+                url.scheme()
+            ));
         }
         let mut map = HeaderMap::with_capacity(headers.len() + 8);
         for (name, value) in headers {
@@ -175,8 +181,9 @@ impl HttpTarget {
             }
             let key = HeaderName::from_bytes(lower.as_bytes())
                 .map_err(|_| format!("\"{}\" is not a header name", name.escape_debug()))?;
-            let mut value = HeaderValue::from_bytes(value.trim().as_bytes())
-                .map_err(|_| format!("the value of header \"{key}\" has characters that headers cannot hold"))?;
+            let mut value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| {
+                format!("the value of header \"{key}\" has characters that headers cannot hold")
+            })?;
             value.set_sensitive(true);
             map.append(key, value);
         }
@@ -190,9 +197,19 @@ impl HttpTarget {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
-        let uri = url.as_str().parse().map_err(|error| format!("the url is not valid: {error}"))?;
+        let uri = url
+            .as_str()
+            .parse()
+            .map_err(|error| format!("the url is not valid: {error}"))?;
         let origin = url.origin().ascii_serialization();
-        Ok(Arc::new(Self { url, uri, origin, headers: map, limits, client: client()? }))
+        Ok(Arc::new(Self {
+            url,
+            uri,
+            origin,
+            headers: map,
+            limits,
+            client: client()?,
+        }))
     }
 
     /// Scheme, host and port: all of the URL that may be shown.
@@ -223,12 +240,16 @@ impl HttpTarget {
             .map_err(|error| format!("it names an endpoint that is not valid: {error}"))?;
         if url.origin() != self.url.origin() {
             let other = url.origin().ascii_serialization();
-            return Err(format!("it names an endpoint of another origin ({other}), which is refused"));
+            return Err(format!(
+                "it names an endpoint of another origin ({other}), which is refused"
+            ));
         }
         url.set_fragment(None);
         let _ = url.set_username("");
         let _ = url.set_password(None);
-        url.as_str().parse().map_err(|error| format!("it names an endpoint that is not valid: {error}"))
+        url.as_str()
+            .parse()
+            .map_err(|error| format!("it names an endpoint that is not valid: {error}"))
     }
 
     /// A request with the configured headers and those that its method needs.
@@ -255,14 +276,24 @@ impl HttpTarget {
     ///
     /// # Errors
     /// If there is none: `sent` tells whether the request may have reached the server.
-    pub(super) async fn send(&self, server: &str, request: Request<Pieces>) -> Result<Response<Incoming>, CallFault> {
-        self.client.request(request).await.map_err(|error| self.unreachable(server, &error))
+    pub(super) async fn send(
+        &self,
+        server: &str,
+        request: Request<Pieces>,
+    ) -> Result<Response<Incoming>, CallFault> {
+        self.client
+            .request(request)
+            .await
+            .map_err(|error| self.unreachable(server, &error))
     }
 
     fn unreachable(&self, server: &str, error: &legacy::Error) -> CallFault {
         let (cause, refused) = root_cause(error);
         if !error.is_connect() {
-            let text = format!("server \"{server}\": the connection to {} broke before the answer ({cause})", self.origin);
+            let text = format!(
+                "server \"{server}\": the connection to {} broke before the answer ({cause})",
+                self.origin
+            );
             return CallFault::sent(FaultKind::Lost, text);
         }
         let hint = if refused && self.is_loopback() {
@@ -270,7 +301,10 @@ impl HttpTarget {
         } else {
             ""
         };
-        let text = format!("server \"{server}\": cannot connect to {}: {cause}{hint}", self.origin);
+        let text = format!(
+            "server \"{server}\": cannot connect to {}: {cause}{hint}",
+            self.origin
+        );
         CallFault::unsent(FaultKind::Unavailable, text)
     }
 
@@ -287,14 +321,18 @@ impl HttpTarget {
     pub(super) fn refused(&self, connection: &Connection, head: &Head, body: &[u8]) -> CallFault {
         let (server, origin, status) = (connection.server(), &self.origin, head.status);
         let (kind, text) = match status {
-            StatusCode::UNAUTHORIZED => {
-                (FaultKind::Unauthorized, format!("{origin} needs authorization (HTTP 401): check the configured headers"))
-            }
-            StatusCode::FORBIDDEN => {
-                (FaultKind::Unauthorized, format!("{origin} refuses us (HTTP 403): check the configured headers"))
-            }
+            StatusCode::UNAUTHORIZED => (
+                FaultKind::Unauthorized,
+                format!("{origin} needs authorization (HTTP 401): check the configured headers"),
+            ),
+            StatusCode::FORBIDDEN => (
+                FaultKind::Unauthorized,
+                format!("{origin} refuses us (HTTP 403): check the configured headers"),
+            ),
             _ if status.is_redirection() => {
-                let target = head.redirect_origin(&self.url).unwrap_or_else(|| "nowhere".to_owned());
+                let target = head
+                    .redirect_origin(&self.url)
+                    .unwrap_or_else(|| "nowhere".to_owned());
                 let text = format!(
                     "{origin} redirects (HTTP {}) to {target}; redirects are not followed, configure the final url",
                     status.as_u16()
@@ -314,8 +352,16 @@ impl HttpTarget {
 
     fn status_text(&self, status: StatusCode, body: &[u8]) -> String {
         let reason = status.canonical_reason().unwrap_or("no known reason");
-        let said = if body.trim_ascii().is_empty() { String::new() } else { format!(": {}", self.excerpt(body)) };
-        format!("{} answered HTTP {} ({reason}){said}", self.origin, status.as_u16())
+        let said = if body.trim_ascii().is_empty() {
+            String::new()
+        } else {
+            format!(": {}", self.excerpt(body))
+        };
+        format!(
+            "{} answered HTTP {} ({reason}){said}",
+            self.origin,
+            status.as_u16()
+        )
     }
 
     /// The start of a body for people: bounded, on one line, without control characters, and without the
@@ -357,7 +403,10 @@ fn percent_decode(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, more)) = rest.split_first() {
-        let code = more.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = more
+            .get(..2)
+            .filter(|_| first == b'%')
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 out.push(byte);
@@ -396,7 +445,13 @@ impl Head {
     /// Takes an answer apart.
     pub(super) fn split(response: Response<Incoming>) -> (Self, Incoming) {
         let (parts, body) = response.into_parts();
-        (Self { status: parts.status, headers: parts.headers }, body)
+        (
+            Self {
+                status: parts.status,
+                headers: parts.headers,
+            },
+            body,
+        )
     }
 
     /// The value of a header.
@@ -406,14 +461,31 @@ impl Head {
 
     /// The media type without parameters, in lower case.
     pub(super) fn media_type(&self) -> String {
-        let value = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+        let value = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        value
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase()
     }
 
     /// Whether the body is an event stream.
     pub(super) fn is_event_stream(&self) -> bool {
-        let value = self.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-        let kind = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        let value = self
+            .headers
+            .get(CONTENT_TYPE)
+            .map(HeaderValue::as_bytes)
+            .unwrap_or_default();
+        let kind = value
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
         kind.eq_ignore_ascii_case(b"text/event-stream")
     }
 
@@ -425,7 +497,8 @@ impl Head {
 
 /// Whether a text speaks of a session, as servers do that have lost one.
 pub(super) fn mentions_session(text: &[u8]) -> bool {
-    text.windows(7).any(|window| window.eq_ignore_ascii_case(b"session"))
+    text.windows(7)
+        .any(|window| window.eq_ignore_ascii_case(b"session"))
 }
 
 /// Reads a short body for its excerpt; what cannot be read is nothing.

@@ -67,7 +67,11 @@ impl PipeLink {
             }
             if let Some(connection) = weak.upgrade() {
                 let last = tail.lines();
-                let said = if last.is_empty() { String::new() } else { format!("; it last wrote: {}", last.join(" | ")) };
+                let said = if last.is_empty() {
+                    String::new()
+                } else {
+                    format!("; it last wrote: {}", last.join(" | "))
+                };
                 connection.close(&format!("the process ended ({status}){said}"));
             }
         });
@@ -88,7 +92,10 @@ impl PipeLink {
         let (urgent, overtaking) = mpsc::unbounded_channel();
         let stop_writing = CancellationToken::new();
         let weak = Arc::downgrade(connection);
-        tasks::spawn("pipe writer", write(weak.clone(), writer, queued, overtaking, stop_writing.clone()));
+        tasks::spawn(
+            "pipe writer",
+            write(weak.clone(), writer, queued, overtaking, stop_writing.clone()),
+        );
         let ended = connection.end_token();
         let reader_done = tasks::spawn("pipe reader", read(weak, reader, limits, ended));
         Self {
@@ -210,10 +217,17 @@ async fn write(
 
 /// The body, unless its call was cancelled while it was queued.
 fn admit(connection: &Weak<Connection>, id: WireId, body: Outgoing) -> Option<Outgoing> {
-    connection.upgrade().filter(|connection| connection.begin_sending(id)).map(|_| body)
+    connection
+        .upgrade()
+        .filter(|connection| connection.begin_sending(id))
+        .map(|_| body)
 }
 
-async fn put(writer: &mut (impl AsyncWrite + Unpin), buffer: &mut BytesMut, message: Outgoing) -> std::io::Result<()> {
+async fn put(
+    writer: &mut (impl AsyncWrite + Unpin),
+    buffer: &mut BytesMut,
+    message: Outgoing,
+) -> std::io::Result<()> {
     /// From here on a piece is written from where it lies.
     const LARGE: usize = 16 * 1024;
     for piece in frame(message.into_pieces()) {
@@ -249,7 +263,9 @@ async fn read(
             Err(error) => break format!("reading from it failed: {error}"),
         }
         decoder.push(buffer.split().freeze());
-        let Some(connection) = connection.upgrade() else { return };
+        let Some(connection) = connection.upgrade() else {
+            return;
+        };
         while let Some(line) = decoder.next_line() {
             match line {
                 Ok(line) => take_line(&connection, line, limits.json, &mut noise),
@@ -275,15 +291,19 @@ fn take_line(connection: &Arc<Connection>, line: Bytes, limits: JsonLimits, nois
                 && matches!(message.kind(), Kind::Result | Kind::Error)
                 && let Some(id) = message.wire_id()
             {
-                let text = format!("server \"{}\" sent an answer that is not valid: {error}", connection.server());
+                let text = format!(
+                    "server \"{}\" sent an answer that is not valid: {error}",
+                    connection.server()
+                );
                 connection.fail(id, FaultKind::Malformed, text);
                 return;
             }
             *noise += 1;
             if *noise <= NOISE_REPORTS {
-                let shown: String = String::from_utf8_lossy(line.get(..line.len().min(120)).unwrap_or_default())
-                    .escape_debug()
-                    .collect();
+                let shown: String =
+                    String::from_utf8_lossy(line.get(..line.len().min(120)).unwrap_or_default())
+                        .escape_debug()
+                        .collect();
                 tracing::warn!(server = %connection.server(), "skipped a line that is no message ({error}): {shown}");
             }
         }
@@ -306,6 +326,10 @@ fn answer_id(head: &[u8]) -> Option<WireId> {
     let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let rest = compact.strip_prefix('{')?;
     let rest = rest.strip_prefix("\"jsonrpc\":\"2.0\",").unwrap_or(rest);
-    let digits: String = rest.strip_prefix("\"id\":")?.chars().take_while(char::is_ascii_digit).collect();
+    let digits: String = rest
+        .strip_prefix("\"id\":")?
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
     WireId::from_raw(digits.as_bytes())
 }

@@ -40,10 +40,16 @@ impl SseLink {
     ///
     /// # Errors
     /// If the server offers no such stream, or names an endpoint of another origin.
-    pub async fn connect(target: Arc<HttpTarget>, connection: &Arc<Connection>) -> Result<Arc<Self>, CallFault> {
+    pub async fn connect(
+        target: Arc<HttpTarget>,
+        connection: &Arc<Connection>,
+    ) -> Result<Arc<Self>, CallFault> {
         let opened = tokio::time::timeout(OPENING, open(&target, connection)).await;
         let (stream, endpoint) = opened.unwrap_or_else(|_| {
-            let text = format!("server \"{}\" named no endpoint within {OPENING:?}", connection.server());
+            let text = format!(
+                "server \"{}\" named no endpoint within {OPENING:?}",
+                connection.server()
+            );
             Err(CallFault::unsent(FaultKind::TimedOut, text))
         })?;
         let shared = Arc::new(Shared {
@@ -71,11 +77,19 @@ impl SseLink {
     ///
     /// # Errors
     /// If the server did not take it.
-    pub async fn send(&self, connection: &Arc<Connection>, id: WireId, body: Outgoing) -> Result<(), CallFault> {
+    pub async fn send(
+        &self,
+        connection: &Arc<Connection>,
+        id: WireId,
+        body: Outgoing,
+    ) -> Result<(), CallFault> {
         let shared = &self.0;
         shared.outbox.introduced().await;
         if !connection.begin_sending(id) {
-            let text = format!("server \"{}\": the call was given up before it was sent", connection.server());
+            let text = format!(
+                "server \"{}\": the call was given up before it was sent",
+                connection.server()
+            );
             return Err(CallFault::unsent(FaultKind::Cancelled, text));
         }
         let posted = shared.post(connection, Origin::Call(id), body).await;
@@ -113,29 +127,46 @@ impl SseLink {
 }
 
 /// Opens the stream and reads up to the endpoint.
-async fn open(target: &Arc<HttpTarget>, connection: &Arc<Connection>) -> Result<(EventStream, Uri), CallFault> {
+async fn open(
+    target: &Arc<HttpTarget>,
+    connection: &Arc<Connection>,
+) -> Result<(EventStream, Uri), CallFault> {
     let request = target.request(Method::GET, target.uri(), Outgoing::new());
     let response = target.send(connection.server(), request).await?;
     let (head, body) = Head::split(response);
     if !head.status.is_success() {
         let body = short_body(body).await;
-        return Err(CallFault { sent: false, ..target.refused(connection, &head, &body) });
+        return Err(CallFault {
+            sent: false,
+            ..target.refused(connection, &head, &body)
+        });
     }
     let wrong = |text: &str| {
-        CallFault::unsent(FaultKind::Malformed, format!("server \"{}\": {text}", connection.server()))
+        CallFault::unsent(
+            FaultKind::Malformed,
+            format!("server \"{}\": {text}", connection.server()),
+        )
     };
     if !head.is_event_stream() {
-        return Err(wrong(&format!("its GET answer is {:?}, not an event stream", head.media_type())));
+        return Err(wrong(&format!(
+            "its GET answer is {:?}, not an event stream",
+            head.media_type()
+        )));
     }
     let mut stream = EventStream::new(body, &target.limits());
     while let Some(event) = stream.next().await {
         let Ok(event) = event else { continue };
         if event.name.as_deref() == Some("endpoint") {
-            let endpoint = target.resolve(&String::from_utf8_lossy(&event.data)).map_err(|why| wrong(&why))?;
+            let endpoint = target
+                .resolve(&String::from_utf8_lossy(&event.data))
+                .map_err(|why| wrong(&why))?;
             return Ok((stream, endpoint));
         }
     }
-    Err(wrong(&format!("its event stream {} before it named an endpoint", stream.ending())))
+    Err(wrong(&format!(
+        "its event stream {} before it named an endpoint",
+        stream.ending()
+    )))
 }
 
 impl Shared {
@@ -143,13 +174,23 @@ impl Shared {
         let json = self.target.limits().json;
         while let Some(event) = stream.next().await {
             let Some(connection) = weak.upgrade() else { break };
-            let delivery = Delivery { connection: &connection, origin: Origin::Connection, in_session: false, json };
+            let delivery = Delivery {
+                connection: &connection,
+                origin: Origin::Connection,
+                in_session: false,
+                json,
+            };
             take_stray(&self.target, &delivery, event);
         }
         stream.ending()
     }
 
-    async fn post(&self, connection: &Arc<Connection>, origin: Origin, body: Outgoing) -> Result<(), CallFault> {
+    async fn post(
+        &self,
+        connection: &Arc<Connection>,
+        origin: Origin,
+        body: Outgoing,
+    ) -> Result<(), CallFault> {
         let request = self.target.request(Method::POST, &self.endpoint, body);
         let response = self.target.send(connection.server(), request).await?;
         let (head, body) = Head::split(response);
@@ -158,14 +199,23 @@ impl Shared {
             // Some servers answer here instead of on the stream.
             if head.media_type() == "application/json" && body.trim_ascii().starts_with(b"{") {
                 let json = self.target.limits().json;
-                let _ = Delivery { connection, origin, in_session: false, json }.deliver(body);
+                let _ = Delivery {
+                    connection,
+                    origin,
+                    in_session: false,
+                    json,
+                }
+                .deliver(body);
             }
             return Ok(());
         }
         let fault = self.target.refused(connection, &head, &body);
         if head.status == StatusCode::NOT_FOUND || head.status == StatusCode::GONE {
             connection.close("the server has forgotten the session");
-            return Err(CallFault { kind: FaultKind::Lost, ..fault });
+            return Err(CallFault {
+                kind: FaultKind::Lost,
+                ..fault
+            });
         }
         Err(fault)
     }

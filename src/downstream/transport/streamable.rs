@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::http::{
-    Delivered, Delivery, EventStream, Head, HttpTarget, Outbox, Pieces, ReadFault, collect, mentions_session, short_body,
+    Delivered, Delivery, EventStream, Head, HttpTarget, Outbox, Pieces, ReadFault, collect, mentions_session,
+    short_body,
 };
 use crate::downstream::connection::{Connection, Origin};
 use crate::downstream::link::{Answer, RequestHead};
@@ -102,14 +103,22 @@ impl StreamableLink {
         shared.outbox.introduced().await;
         let request = shared.post(&head, body);
         if !connection.begin_sending(id) {
-            let text = format!("server \"{}\": the call was given up before it was sent", connection.server());
+            let text = format!(
+                "server \"{}\": the call was given up before it was sent",
+                connection.server()
+            );
             return Err(CallFault::unsent(FaultKind::Cancelled, text));
         }
         let gone = |_| {
             let text = format!("server \"{}\": the call was given up", connection.server());
             Err(CallFault::sent(FaultKind::Lost, text))
         };
-        let exchange = Exchange { shared, connection, id, in_session: request.headers().contains_key(headers::SESSION_ID) };
+        let exchange = Exchange {
+            shared,
+            connection,
+            id,
+            in_session: request.headers().contains_key(headers::SESSION_ID),
+        };
         let outcome = {
             let exchange = pin!(exchange.run(request, head.method == "initialize"));
             tokio::select! {
@@ -168,7 +177,8 @@ impl StreamableLink {
     pub async fn close(&self) {
         let shared = &self.0;
         shared.stop.cancel();
-        if self.is_modern() || shared.session.get().is_none() || shared.forgotten.swap(true, Ordering::AcqRel) {
+        if self.is_modern() || shared.session.get().is_none() || shared.forgotten.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let request = shared.bare(Method::DELETE, Outgoing::new());
@@ -187,7 +197,10 @@ impl Shared {
         let map = request.headers_mut();
         match self.family {
             Family::Modern => {
-                map.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(Revision::newest_modern().as_str()));
+                map.insert(
+                    headers::PROTOCOL_VERSION,
+                    HeaderValue::from_static(Revision::newest_modern().as_str()),
+                );
             }
             Family::Legacy => {
                 if let Some(revision) = self.revision.get() {
@@ -228,8 +241,15 @@ impl Shared {
             Family::Legacy => RequestHead::default(),
             Family::Modern => {
                 let parsed = Message::parse(message.clone().into_bytes(), self.target.limits().json).ok();
-                let method = parsed.as_ref().and_then(Message::method).unwrap_or_default().into_owned();
-                RequestHead { method, ..RequestHead::default() }
+                let method = parsed
+                    .as_ref()
+                    .and_then(Message::method)
+                    .unwrap_or_default()
+                    .into_owned();
+                RequestHead {
+                    method,
+                    ..RequestHead::default()
+                }
             }
         };
         let problem = match self.target.send(server, self.post(&head, message)).await {
@@ -243,12 +263,18 @@ impl Shared {
             Err(fault) => fault.message,
         };
         if !self.grumbled.swap(true, Ordering::AcqRel) {
-            tracing::debug!(server, problem, "a notification was not taken; further ones are not reported");
+            tracing::debug!(
+                server,
+                problem,
+                "a notification was not taken; further ones are not reported"
+            );
         }
     }
 
     fn remember_session(&self, server: &str, head: &Head) {
-        let Some(value) = head.get(headers::SESSION_ID) else { return };
+        let Some(value) = head.get(headers::SESSION_ID) else {
+            return;
+        };
         if value.is_empty() || !value.as_bytes().iter().all(u8::is_ascii_graphic) {
             tracing::warn!(server, "ignored a session id that is not visible ASCII");
             return;
@@ -277,9 +303,15 @@ impl Shared {
         let mut fruitless = 0u32;
         let mut retry = RETRY;
         loop {
-            let Some(server) = weak.upgrade().map(|connection| connection.server().clone()) else { return };
+            let Some(server) = weak.upgrade().map(|connection| connection.server().clone()) else {
+                return;
+            };
             let in_session = self.session.get().is_some();
-            match self.target.send(&server, self.get(last_event_id.as_deref())).await {
+            match self
+                .target
+                .send(&server, self.get(last_event_id.as_deref()))
+                .await
+            {
                 Ok(response) => {
                     let (head, body) = Head::split(response);
                     if head.status == StatusCode::NOT_FOUND && in_session {
@@ -320,7 +352,12 @@ impl Shared {
         while let Some(event) = stream.next().await {
             let Some(connection) = weak.upgrade() else { return };
             let json = self.target.limits().json;
-            let delivery = Delivery { connection: &connection, origin: Origin::Connection, in_session: false, json };
+            let delivery = Delivery {
+                connection: &connection,
+                origin: Origin::Connection,
+                in_session: false,
+                json,
+            };
             take_stray(&self.target, &delivery, event);
         }
     }
@@ -342,7 +379,10 @@ pub(super) fn take_stray(
                 tracing::warn!(%server, "skipped an event that is no message ({why}): {shown}");
             }
             Delivered::Anonymous(message) => {
-                let text = message.text(Member::ErrorMessage).unwrap_or_default().into_owned();
+                let text = message
+                    .text(Member::ErrorMessage)
+                    .unwrap_or_default()
+                    .into_owned();
                 tracing::warn!(%server, "the server reports an error that names no request: {text}");
             }
             _ => {}
@@ -364,7 +404,11 @@ fn answer_id(head: &[u8]) -> Option<WireId> {
     let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let rest = compact.strip_prefix('{')?;
     let rest = rest.strip_prefix("\"jsonrpc\":\"2.0\",").unwrap_or(rest);
-    let digits: String = rest.strip_prefix("\"id\":")?.chars().take_while(char::is_ascii_digit).collect();
+    let digits: String = rest
+        .strip_prefix("\"id\":")?
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
     WireId::from_raw(digits.as_bytes())
 }
 
@@ -381,7 +425,9 @@ fn bounded(retry: Option<Duration>) -> Duration {
 
 /// The wait after so many attempts in vain: doubled each time, up to the longest.
 fn grown(retry: Duration, fruitless: u32) -> Duration {
-    retry.saturating_mul(1 << fruitless.min(6)).min(LONGEST_RETRY.max(retry))
+    retry
+        .saturating_mul(1 << fruitless.min(6))
+        .min(LONGEST_RETRY.max(retry))
 }
 
 /// One call under way.
@@ -416,7 +462,9 @@ impl Exchange<'_> {
             return Err(target.refused(self.connection, &head, b""));
         }
         let body = if head.status.is_success() {
-            collect(body, target.limits().body).await.map_err(|fault| self.unread(&fault))?
+            collect(body, target.limits().body)
+                .await
+                .map_err(|fault| self.unread(&fault))?
         } else {
             short_body(body).await
         };
@@ -447,7 +495,10 @@ impl Exchange<'_> {
     fn forgotten(&self, status: Option<StatusCode>) -> CallFault {
         let fault = self.fault(FaultKind::Lost, FORGOTTEN);
         self.shared.forget(self.connection);
-        CallFault { status: status.map(|status| status.as_u16()), ..fault }
+        CallFault {
+            status: status.map(|status| status.as_u16()),
+            ..fault
+        }
     }
 
     /// An answer that is not a stream.
@@ -471,12 +522,18 @@ impl Exchange<'_> {
             Delivered::Anonymous(message) => self.anonymous(head, &message, &body),
             _ if failed => Err(target.refused(self.connection, head, &body)),
             Delivered::Other => {
-                let text = format!("what it sent is not the answer of this call: {}", target.excerpt(&body));
+                let text = format!(
+                    "what it sent is not the answer of this call: {}",
+                    target.excerpt(&body)
+                );
                 Err(self.fault(FaultKind::Malformed, &text))
             }
             Delivered::Unreadable(why) => {
                 let kind = head.media_type();
-                let text = format!("what it sent is no message ({kind:?}, {why}): {}", target.excerpt(&body));
+                let text = format!(
+                    "what it sent is no message ({kind:?}, {why}): {}",
+                    target.excerpt(&body)
+                );
                 Err(self.fault(FaultKind::Malformed, &text))
             }
         }
@@ -488,7 +545,10 @@ impl Exchange<'_> {
         const METHOD_NOT_FOUND: i64 = -32601;
         match status {
             StatusCode::NOT_FOUND => {
-                let parsed = Message::parse(bytes::Bytes::copy_from_slice(body), self.shared.target.limits().json);
+                let parsed = Message::parse(
+                    bytes::Bytes::copy_from_slice(body),
+                    self.shared.target.limits().json,
+                );
                 !parsed.is_ok_and(|message| {
                     message.wire_id() == Some(self.id) && message.error_code() == Some(METHOD_NOT_FOUND)
                 })
@@ -513,9 +573,16 @@ impl Exchange<'_> {
         let mut splice = Splice::new();
         splice.replace(
             message.extent(),
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{}}}", self.id, error.text(message.bytes())),
+            format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"error\":{}}}",
+                self.id,
+                error.text(message.bytes())
+            ),
         );
-        match self.delivery().deliver(splice.apply(message.bytes()).into_bytes()) {
+        match self
+            .delivery()
+            .deliver(splice.apply(message.bytes()).into_bytes())
+        {
             Delivered::Answer => Ok(()),
             _ => Err(self.fault(FaultKind::Malformed, "an error that cannot be read")),
         }
@@ -542,7 +609,9 @@ impl Exchange<'_> {
                 }
                 _ => fruitless += 1,
             }
-            let resume = last_event_id.as_deref().filter(|_| self.shared.family == Family::Legacy);
+            let resume = last_event_id
+                .as_deref()
+                .filter(|_| self.shared.family == Family::Legacy);
             let Some(resume) = resume else {
                 let text = format!("the stream {} before the answer", stream.ending());
                 return Err(self.fault(FaultKind::Lost, &text));
@@ -550,7 +619,10 @@ impl Exchange<'_> {
             drop(stream);
             stream = loop {
                 if fruitless > RESUMES {
-                    return Err(self.fault(FaultKind::Lost, "the stream ended before the answer and did not come back"));
+                    return Err(self.fault(
+                        FaultKind::Lost,
+                        "the stream ended before the answer and did not come back",
+                    ));
                 }
                 tokio::time::sleep(grown(retry, fruitless)).await;
                 match self.resume(resume).await? {
@@ -564,7 +636,10 @@ impl Exchange<'_> {
     /// Comes back to a stream. `None` if it is worth another attempt.
     async fn resume(&self, last_event_id: &str) -> Result<Option<EventStream>, CallFault> {
         let target = &self.shared.target;
-        let Ok(response) = target.send(self.connection.server(), self.shared.get(Some(last_event_id))).await else {
+        let Ok(response) = target
+            .send(self.connection.server(), self.shared.get(Some(last_event_id)))
+            .await
+        else {
             return Ok(None);
         };
         let (head, body) = Head::split(response);
@@ -605,8 +680,14 @@ impl Exchange<'_> {
                 Delivered::Forgotten => return Err(self.forgotten(None)),
                 Delivered::Other => {}
                 Delivered::Anonymous(message) => {
-                    let text = message.text(Member::ErrorMessage).unwrap_or_default().into_owned();
-                    let text = format!("an error that names no request: {}", target.excerpt(text.as_bytes()));
+                    let text = message
+                        .text(Member::ErrorMessage)
+                        .unwrap_or_default()
+                        .into_owned();
+                    let text = format!(
+                        "an error that names no request: {}",
+                        target.excerpt(text.as_bytes())
+                    );
                     return Err(self.fault(FaultKind::Malformed, &text));
                 }
                 Delivered::Unreadable(why) => {

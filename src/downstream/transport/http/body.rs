@@ -38,7 +38,10 @@ impl Pieces {
     pub(in crate::downstream::transport) fn new(message: Outgoing) -> Self {
         let message = message.compact();
         let left = u64::try_from(message.len()).unwrap_or(u64::MAX);
-        Self { pieces: message.into_pieces().into(), left }
+        Self {
+            pieces: message.into_pieces().into(),
+            left,
+        }
     }
 }
 
@@ -46,7 +49,10 @@ impl Body for Pieces {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = self.pieces.pop_front();
         if let Some(piece) = &piece {
             self.left -= u64::try_from(piece.len()).unwrap_or(self.left).min(self.left);
@@ -85,20 +91,33 @@ pub(in crate::downstream::transport) enum ReadFault {
 ///
 /// # Errors
 /// If it is too large, or broke off.
-pub(in crate::downstream::transport) async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, ReadFault> {
+pub(in crate::downstream::transport) async fn collect(
+    mut body: Incoming,
+    limit: usize,
+) -> Result<Bytes, ReadFault> {
     let bound = u64::try_from(limit).unwrap_or(u64::MAX);
     let announced = body.size_hint().lower();
     if announced > bound {
-        return Err(ReadFault::TooLarge { length: announced, limit, how: "announced" });
+        return Err(ReadFault::TooLarge {
+            length: announced,
+            limit,
+            how: "announced",
+        });
     }
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(ReadFault::Broken)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(ReadFault::Broken)?.into_data() else {
+            continue;
+        };
         let length = first.len() + joined.len() + data.len();
         if length > limit {
             let length = u64::try_from(length).unwrap_or(u64::MAX);
-            return Err(ReadFault::TooLarge { length, limit, how: "read so far" });
+            return Err(ReadFault::TooLarge {
+                length,
+                limit,
+                how: "read so far",
+            });
         }
         if first.is_empty() && joined.is_empty() {
             first = data;
@@ -126,8 +145,16 @@ pub(in crate::downstream::transport) struct EventStream {
 impl EventStream {
     /// Reads `body` as events.
     pub(in crate::downstream::transport) fn new(body: Incoming, limits: &HttpLimits) -> Self {
-        let limits = SseLimits { line: limits.event.saturating_add(FIELD), event: limits.event };
-        Self { body, decoder: SseDecoder::new(limits), ended: false, broken: None }
+        let limits = SseLimits {
+            line: limits.event.saturating_add(FIELD),
+            event: limits.event,
+        };
+        Self {
+            body,
+            decoder: SseDecoder::new(limits),
+            ended: false,
+            broken: None,
+        }
     }
 
     /// The next event; `None` when the stream is over.
@@ -259,9 +286,16 @@ impl Delivery<'_> {
             && matches!(message.kind(), Kind::Result | Kind::Error)
             && let Some(id) = message.wire_id()
         {
-            let text = format!("server \"{}\" sent an answer that is not valid: {why}", self.connection.server());
+            let text = format!(
+                "server \"{}\" sent an answer that is not valid: {why}",
+                self.connection.server()
+            );
             self.connection.fail(id, FaultKind::Malformed, text);
-            return if Some(id) == self.own() { Delivered::Answer } else { Delivered::Other };
+            return if Some(id) == self.own() {
+                Delivered::Answer
+            } else {
+                Delivered::Other
+            };
         }
         Delivered::Unreadable(why)
     }
@@ -272,5 +306,7 @@ pub(in crate::downstream::transport) fn says_session_lost(message: &Message) -> 
     /// What the reference servers use for it.
     const SESSION_NOT_FOUND: i64 = -32001;
     message.error_code() == Some(SESSION_NOT_FOUND)
-        && message.text(Member::ErrorMessage).is_some_and(|text| mentions_session(text.as_bytes()))
+        && message
+            .text(Member::ErrorMessage)
+            .is_some_and(|text| mentions_session(text.as_bytes()))
 }

@@ -79,7 +79,9 @@ impl Outbox {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Resolves when the server has taken `initialized`, if that is under way: many servers refuse requests that
@@ -95,5 +97,8 @@ fn is_initialized(message: &Outgoing) -> bool {
     /// Ours is short; a long message is something else.
     const SHORT: usize = 256;
     message.len() < SHORT
-        && message.pieces().iter().any(|piece| memmem::find(piece, b"\"notifications/initialized\"").is_some())
+        && message
+            .pieces()
+            .iter()
+            .any(|piece| memmem::find(piece, b"\"notifications/initialized\"").is_some())
 }
