@@ -32,6 +32,8 @@ struct Params<'a> {
     arguments: Option<&'a RawValue>,
 }
 
+type Reader = fn(&Bytes);
+
 fn structured() -> Bytes {
     let rows: Vec<String> = (0..700)
         .map(|n| {
@@ -80,7 +82,7 @@ fn main() {
         ("string", long_string()),
         ("base64", plain_string()),
     ];
-    let readers: [(&str, fn(&Bytes)); 2] = [("ours", ours), ("serde", serde)];
+    let readers: [(&str, Reader); 2] = [("ours", ours), ("serde", serde)];
     // Cargo adds an argument of its own.
     let wanted: Vec<String> = std::env::args()
         .skip(1)

@@ -64,7 +64,13 @@ pub fn comment(text: &str) -> Bytes {
 fn push_field(out: &mut String, field: &str, value: Option<&str>) {
     let Some(value) = value else { return };
     out.push_str(field);
-    out.extend(value.chars().filter(|c| !matches!(c, '\r' | '\n' | '\0')));
+    // A name may hold a NUL, an id may not.
+    let without_nul = field == "id: ";
+    out.extend(
+        value
+            .chars()
+            .filter(|c| !matches!(c, '\r' | '\n') && !(without_nul && *c == '\0')),
+    );
     out.push('\n');
 }
 
