@@ -62,6 +62,8 @@ pub struct OpenFault {
     pub kind: FaultKind,
     /// For people.
     pub message: String,
+    /// The server refused `initialize` with an error that only modern servers know.
+    pub modern_error: bool,
 }
 
 impl OpenFault {
@@ -70,7 +72,20 @@ impl OpenFault {
             stage,
             kind: fault.kind,
             message: fault.message,
+            modern_error: false,
         }
+    }
+}
+
+impl OpenFault {
+    /// The first of several, which is the one about the family that was expected.
+    fn first(faults: Vec<Self>) -> Self {
+        faults.into_iter().next().unwrap_or_else(|| Self {
+            stage: "handshake",
+            kind: FaultKind::Malformed,
+            message: "it answers neither server/discover nor initialize".into(),
+            modern_error: false,
+        })
     }
 }
 
@@ -80,73 +95,97 @@ enum Probe {
 }
 
 impl Dialer {
-    /// Opens a connection that declares `set` if the server turns out to be legacy. `known` is the family that an
-    /// earlier connection found; it is tried first and not trusted.
+    /// Opens a connection that declares `set` if it turns out legacy. `prefer` is the family to try first; it is
+    /// not trusted, unless the configuration pins one.
     ///
     /// # Errors
-    /// Where and why it failed; the connection is closed then.
+    /// Where and why it failed; nothing is left open then.
     pub async fn open(
         &self,
         hooks: &Arc<dyn Hooks>,
         set: CapabilitySet,
-        known: Option<Family>,
+        prefer: Family,
     ) -> Result<Opened, OpenFault> {
-        let pinned = self.config.family.map(|family| match family {
+        let order: &[Family] = match (self.pinned(), prefer) {
+            (Some(Family::Legacy), _) => &[Family::Legacy],
+            (Some(Family::Modern), _) => &[Family::Modern],
+            (None, Family::Legacy) => &[Family::Legacy, Family::Modern],
+            (None, Family::Modern) => &[Family::Modern, Family::Legacy],
+        };
+        if self.http.is_some() {
+            self.open_http(hooks, set, order).await
+        } else {
+            self.open_pipe(hooks, set, order).await
+        }
+    }
+
+    /// Opens a legacy connection to a server that also speaks the modern family, for hosts that do not.
+    ///
+    /// # Errors
+    /// If the server has no legacy side, or cannot be reached; see [`OpenFault::kind`].
+    pub async fn open_legacy(&self, hooks: &Arc<dyn Hooks>, set: CapabilitySet) -> Result<Opened, OpenFault> {
+        let order = &[Family::Legacy];
+        if self.http.is_some() {
+            self.open_http(hooks, set, order).await
+        } else {
+            self.open_pipe(hooks, set, order).await
+        }
+    }
+
+    /// The family that the configuration pins.
+    #[must_use]
+    pub fn pinned(&self) -> Option<Family> {
+        self.config.family.map(|family| match family {
             config::Family::Legacy => Family::Legacy,
             config::Family::Modern => Family::Modern,
-        });
-        if self.http.is_some() {
-            self.open_http(hooks, set, pinned, known).await
-        } else {
-            self.open_pipe(hooks, set, pinned, known).await
-        }
+        })
     }
 
     async fn open_pipe(
         &self,
         hooks: &Arc<dyn Hooks>,
         set: CapabilitySet,
-        pinned: Option<Family>,
-        known: Option<Family>,
+        order: &[Family],
     ) -> Result<Opened, OpenFault> {
-        let connection = self.spawn(hooks).await?;
-        let closing = Closing(Some(connection.clone()));
-        if pinned != Some(Family::Legacy) && (pinned.is_some() || known != Some(Family::Legacy)) {
-            match self.probe(&connection, pinned == Some(Family::Modern)).await {
+        let mut faults: Vec<OpenFault> = Vec::new();
+        let mut reusable: Option<Closing> = None;
+        for family in order {
+            // Some servers leave on a request they do not know: those are started again.
+            let closing = match reusable.take().filter(Closing::is_alive) {
+                Some(closing) => closing,
+                None => Closing(Some(self.spawn(hooks).await?)),
+            };
+            let Some(connection) = closing.0.clone() else {
+                continue;
+            };
+            let attempt = match family {
+                Family::Modern => match self.probe(&connection, order.len() == 1).await {
+                    Ok(Probe::Modern(opened)) => Ok(opened),
+                    Ok(Probe::Legacy) => Err(None),
+                    Err(fault) => Err(Some(fault)),
+                },
+                Family::Legacy => self.initialize(&connection, set).await.map_err(Some),
+            };
+            match attempt {
+                Ok(opened) => return Ok(closing.keep(opened)),
+                Err(fault) => faults.extend(fault),
+            }
+            reusable = Some(closing);
+        }
+        // A slow modern server answers the probe after we gave it up, and then refuses the handshake in its own words.
+        if faults.iter().any(|fault| fault.modern_error)
+            && self.pinned().is_none()
+            && order.len() > 1
+            && let Some(closing) = reusable.filter(Closing::is_alive)
+            && let Some(connection) = closing.0.clone()
+        {
+            match self.probe(&connection, true).await {
                 Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
                 Ok(Probe::Legacy) => {}
-                Err(fault) if pinned.is_some() => return Err(fault),
-                // Some servers leave on a request they do not know: start again and go straight to the handshake.
-                Err(_) if connection.is_closed() => {
-                    drop(closing);
-                    let connection = self.spawn(hooks).await?;
-                    let closing = Closing(Some(connection.clone()));
-                    return self
-                        .initialize(&connection, set)
-                        .await
-                        .map(|opened| closing.keep(opened));
-                }
-                Err(fault) => return Err(fault),
+                Err(fault) => faults.push(fault),
             }
         }
-        match self.initialize(&connection, set).await {
-            Ok(opened) => Ok(closing.keep(opened)),
-            Err(fault) if known == Some(Family::Legacy) && pinned.is_none() && connection.is_closed() => {
-                // It was legacy once; perhaps it has moved on.
-                tracing::debug!(server = %self.server, %fault, "the known family failed, probing again");
-                drop(closing);
-                let connection = self.spawn(hooks).await?;
-                let closing = Closing(Some(connection.clone()));
-                match self.probe(&connection, false).await? {
-                    Probe::Modern(opened) => Ok(closing.keep(opened)),
-                    Probe::Legacy => self
-                        .initialize(&connection, set)
-                        .await
-                        .map(|opened| closing.keep(opened)),
-                }
-            }
-            Err(fault) => Err(fault),
-        }
+        Err(OpenFault::first(faults))
     }
 
     async fn spawn(&self, hooks: &Arc<dyn Hooks>) -> Result<Arc<Connection>, OpenFault> {
@@ -171,6 +210,7 @@ impl Dialer {
             stage: "start",
             kind: FaultKind::Unavailable,
             message: error.to_string(),
+            modern_error: false,
         })?;
         let connection = Connection::new(self.server.clone(), hooks.clone());
         connection.attach(Link::Pipe(PipeLink::start_child(&connection, child, self.pipe)));
@@ -181,77 +221,56 @@ impl Dialer {
         &self,
         hooks: &Arc<dyn Hooks>,
         set: CapabilitySet,
-        pinned: Option<Family>,
-        known: Option<Family>,
+        order: &[Family],
     ) -> Result<Opened, OpenFault> {
         let Some(target) = &self.http else {
             return Err(OpenFault {
                 stage: "connect",
                 kind: FaultKind::Unavailable,
                 message: "no url".into(),
+                modern_error: false,
             });
         };
         if self.config.transport == Some(config::TransportKind::Sse) {
             return self.open_sse(target, hooks, set).await;
         }
-        let modern_first = match (pinned, known) {
-            (Some(family), _) => family == Family::Modern,
-            (None, Some(Family::Legacy)) => false,
-            _ => true,
-        };
-        if modern_first {
+        let mut faults: Vec<OpenFault> = Vec::new();
+        for family in order {
             let connection = Connection::new(self.server.clone(), hooks.clone());
             let closing = Closing(Some(connection.clone()));
-            connection.attach(Link::Streamable(StreamableLink::new(
-                target.clone(),
-                Family::Modern,
-            )));
-            match self.probe(&connection, pinned.is_some()).await {
-                Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
-                Ok(Probe::Legacy) => {}
-                Err(fault) => return Err(fault),
+            let link = StreamableLink::new(target.clone(), *family);
+            connection.attach(Link::Streamable(link.clone()));
+            match family {
+                Family::Modern => match self.probe(&connection, order.len() == 1).await {
+                    Ok(Probe::Modern(opened)) => return Ok(closing.keep(opened)),
+                    Ok(Probe::Legacy) => {}
+                    // Authorization, overload and an unreachable address say nothing about the family.
+                    Err(fault) => return Err(fault),
+                },
+                Family::Legacy => match self.handshake(&connection, set).await {
+                    Ok(message) => match self.settle_legacy(&connection, &message, set) {
+                        Ok(opened) => {
+                            link.listen(&connection);
+                            return Ok(closing.keep(opened));
+                        }
+                        Err(fault) => faults.push(fault),
+                    },
+                    Err(fault) => match fault.status {
+                        Some(400 | 404 | 405 | 406 | 415) => {
+                            faults.push(OpenFault::from_call("handshake", fault))
+                        }
+                        _ => return Err(OpenFault::from_call("handshake", fault)),
+                    },
+                },
             }
         }
-        let connection = Connection::new(self.server.clone(), hooks.clone());
-        let closing = Closing(Some(connection.clone()));
-        let link = StreamableLink::new(target.clone(), Family::Legacy);
-        connection.attach(Link::Streamable(link.clone()));
-        let (message, status) = match self.handshake(&connection, set).await {
-            Ok(message) => (Some(message), None),
-            Err(fault) => match fault.status {
-                Some(400 | 404 | 405 | 406 | 415) => (None, Some(fault)),
-                _ => return Err(OpenFault::from_call("handshake", fault)),
-            },
-        };
-        if let Some(message) = message {
-            let opened = self.settle_legacy(&connection, &message, set)?;
-            link.listen(&connection);
-            return Ok(closing.keep(opened));
-        }
-        drop(closing);
-        if self.config.transport.is_none() {
+        if self.config.transport.is_none() && order.len() > 1 {
             match self.open_sse(target, hooks, set).await {
                 Ok(opened) => return Ok(opened),
                 Err(fault) => tracing::debug!(server = %self.server, %fault, "no HTTP+SSE pair there either"),
             }
         }
-        if known == Some(Family::Legacy) && pinned.is_none() {
-            let connection = Connection::new(self.server.clone(), hooks.clone());
-            let closing = Closing(Some(connection.clone()));
-            connection.attach(Link::Streamable(StreamableLink::new(
-                target.clone(),
-                Family::Modern,
-            )));
-            if let Ok(Probe::Modern(opened)) = self.probe(&connection, false).await {
-                return Ok(closing.keep(opened));
-            }
-        }
-        let message = status.map(|fault| fault.message).unwrap_or_default();
-        Err(OpenFault {
-            stage: "handshake",
-            kind: FaultKind::Unavailable,
-            message,
-        })
+        Err(OpenFault::first(faults))
     }
 
     async fn open_sse(
@@ -285,6 +304,7 @@ impl Dialer {
             stage: "handshake",
             kind: FaultKind::Unavailable,
             message,
+            modern_error: false,
         };
         match connection
             .request_with("server/discover", &params, None, Some(limit))
@@ -371,6 +391,7 @@ impl Dialer {
             stage: "handshake",
             kind: FaultKind::Malformed,
             message,
+            modern_error: false,
         };
         if message.kind() == Kind::Error {
             let text = message.text(Member::ErrorMessage).unwrap_or_default();
@@ -436,6 +457,10 @@ fn secret(value: &config::SecretText) -> SecretOrString {
 struct Closing(Option<Arc<Connection>>);
 
 impl Closing {
+    fn is_alive(&self) -> bool {
+        self.0.as_ref().is_some_and(|connection| !connection.is_closed())
+    }
+
     fn keep(mut self, opened: Opened) -> Opened {
         self.0 = None;
         opened

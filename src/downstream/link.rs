@@ -21,7 +21,7 @@ pub struct RequestHead {
     pub method: String,
     /// The downstream's own name, URI or task id, for `Mcp-Name`.
     pub name: Option<String>,
-    /// `Mcp-Param-*`: full header name and plain value.
+    /// `Mcp-Param-*`: full header name and encoded value.
     pub params: Vec<(String, String)>,
 }
 

@@ -23,8 +23,8 @@ use crate::wire::{Kind, Member};
 /// One list that must be read again for one capability set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Wanted {
-    /// Bits of the capability set.
-    pub set: u16,
+    /// Bits of the capability set; `None` for the base connection.
+    pub set: Option<u16>,
     /// The list's method.
     pub kind: &'static str,
 }

@@ -68,6 +68,10 @@ pub struct Server {
     /// What the base connection declares; bits of a [`CapabilitySet`].
     base_set: AtomicU16,
     started: AtomicBool,
+    /// A single legacy host: the legacy side of a server that has both is preferred.
+    prefer_legacy: AtomicBool,
+    /// The base connection is modern, and the server was found to have no legacy side.
+    modern_only: AtomicBool,
     state: watch::Sender<StateReport>,
     slots: DashMap<Arc<str>, Arc<Slot>>,
     /// A connection made only to learn what the server offers for a set; the first session with that set takes it.
@@ -110,6 +114,8 @@ impl Server {
                 CapabilitySet::ROOTS.bits()
             }),
             started: AtomicBool::new(false),
+            prefer_legacy: AtomicBool::new(false),
+            modern_only: AtomicBool::new(false),
             state: watch::Sender::new(StateReport::new(Phase::Idle)),
             slots: DashMap::new(),
             spares: DashMap::new(),
@@ -181,11 +187,14 @@ impl Server {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Starts the supervisor, once. `base` is what the base connection declares beyond configured roots.
-    pub fn start(&self, base: CapabilitySet) {
+    /// Starts the supervisor, once. `base` is what the base connection declares beyond configured roots; `None`
+    /// prefers the modern family.
+    pub fn start(&self, base: Option<CapabilitySet>) {
         if self.started.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.prefer_legacy.store(base.is_some(), Ordering::Release);
+        let base = base.unwrap_or_default();
         self.base_set.fetch_or(base.bits(), Ordering::AcqRel);
         if let Some(server) = self.me.upgrade() {
             tasks::spawn("server supervisor", async move { server.supervise().await });
@@ -248,14 +257,61 @@ impl Server {
     async fn dial(&self, set: CapabilitySet) -> Result<Opened, OpenFault> {
         self.starts.fetch_add(1, Ordering::Relaxed);
         let limit = self.config.start_timeout;
-        match tokio::time::timeout(limit, self.dialer.open(&self.hooks(), set, self.known_family())).await {
+        let legacy =
+            self.prefer_legacy.load(Ordering::Acquire) || self.known_family() == Some(Family::Legacy);
+        let prefer = if legacy { Family::Legacy } else { Family::Modern };
+        match tokio::time::timeout(limit, self.dialer.open(&self.hooks(), set, prefer)).await {
             Ok(done) => done,
-            Err(_) => Err(OpenFault {
-                stage: "handshake",
-                kind: FaultKind::TimedOut,
-                message: format!("it was not ready within start_timeout ({limit:?})"),
-            }),
+            Err(_) => Err(self.too_slow()),
         }
+    }
+
+    fn too_slow(&self) -> OpenFault {
+        OpenFault {
+            stage: "handshake",
+            kind: FaultKind::TimedOut,
+            message: format!(
+                "it was not ready within start_timeout ({:?})",
+                self.config.start_timeout
+            ),
+            modern_error: false,
+        }
+    }
+
+    /// A connection for legacy hosts: to a server that may have both sides, only its legacy one will do.
+    async fn dial_legacy(&self, set: CapabilitySet) -> Result<Opened, OpenFault> {
+        if self.known_family() != Some(Family::Modern) {
+            return self.dial(set).await;
+        }
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let limit = self.config.start_timeout;
+        let opened = match tokio::time::timeout(limit, self.dialer.open_legacy(&self.hooks(), set)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(self.too_slow()),
+        };
+        if let Err(fault) = &opened
+            && matches!(fault.kind, FaultKind::Malformed | FaultKind::Lost)
+        {
+            tracing::debug!(server = %self.name, %fault, "it has no legacy side");
+            self.modern_only.store(true, Ordering::Release);
+        }
+        opened
+    }
+
+    /// Whether legacy hosts have connections of their own here.
+    fn serves_legacy(&self) -> bool {
+        match self.known_family() {
+            Some(Family::Legacy) => true,
+            Some(Family::Modern) => {
+                !self.modern_only.load(Ordering::Acquire) && self.dialer.pinned() != Some(Family::Modern)
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the base listing is the one of this capability set.
+    fn is_base_set(&self, set: CapabilitySet) -> bool {
+        set == self.base_set() && self.known_family() == Some(Family::Legacy)
     }
 
     async fn supervise(self: Arc<Self>) {
@@ -299,16 +355,15 @@ impl Server {
         self.lock_stale().clear();
         // Notices that arrive while the first listing is read make it stale, and it is read again.
         self.base.store(Some(connection.clone()));
-        let set = self.base_set();
         let first = tokio::select! {
             first = refresh::read_all(&connection, &opened, &self.shared.limits) => Some(first),
             () = connection.ended() => None,
             () = self.stop.cancelled() => None,
         };
         if let Some((listing, late)) = first {
-            self.publish(set, listing, true);
+            self.publish(None, listing);
             for kind in late {
-                self.mark_stale(set, kind);
+                self.mark_stale(None, kind);
             }
             self.set_state(Phase::Ready, None, "ready");
             if connection
@@ -327,7 +382,7 @@ impl Server {
             // Bursts of notices cause one reading.
             tokio::time::sleep(self.shared.limits.list_changed_quiet).await;
             let wanted = std::mem::take(&mut *self.lock_stale());
-            self.read_again(&wanted, set).await;
+            self.read_again(&wanted).await;
         }
         let why = connection.why().unwrap_or("the connection has ended").to_owned();
         self.base.store(None);
@@ -341,57 +396,64 @@ impl Server {
         }
     }
 
-    async fn read_again(self: &Arc<Self>, wanted: &BTreeSet<Wanted>, base_set: CapabilitySet) {
-        let mut sets: BTreeSet<u16> = wanted.iter().map(|wanted| wanted.set).collect();
-        if sets.contains(&base_set.bits()) {
+    async fn read_again(self: &Arc<Self>, wanted: &BTreeSet<Wanted>) {
+        let mut sets: BTreeSet<Option<u16>> = wanted.iter().map(|wanted| wanted.set).collect();
+        let base_changed = sets.contains(&None);
+        if base_changed {
             // What the base connection was told may hold for the other sets too.
-            sets.extend(self.listings.iter().map(|entry| *entry.key()));
+            sets.extend(self.listings.iter().map(|entry| Some(*entry.key())));
         }
         for bits in sets {
-            let set = CapabilitySet::from_bits(bits);
-            let Some(connection) = self.connection_for_listing(set, base_set) else {
-                continue;
+            let set = bits.map(CapabilitySet::from_bits);
+            let (connection, old) = match set {
+                None => (self.base(), self.base_listing.load_full()),
+                Some(set) => (self.connection_with(set), self.exact_listing(set)),
             };
-            let Some(old) = self.exact_listing(set) else {
+            let (Some(connection), Some(old)) = (connection, old) else {
                 continue;
             };
             let kinds: Vec<&'static str> = wanted
                 .iter()
-                .filter(|wanted| wanted.set == bits || wanted.set == base_set.bits())
+                .filter(|wanted| wanted.set == bits || (base_changed && wanted.set.is_none()))
                 .map(|wanted| wanted.kind)
                 .collect();
             let listing = refresh::read_kinds(&connection, &old, &kinds, &self.shared.limits).await;
-            self.publish(set, listing, set == base_set);
+            self.publish(set, listing);
         }
     }
 
-    fn connection_for_listing(&self, set: CapabilitySet, base_set: CapabilitySet) -> Option<Arc<Connection>> {
-        if set == base_set {
-            return self.base();
-        }
-        self.connections()
-            .into_iter()
-            .find(|connection| connection.facts().is_some_and(|facts| facts.capabilities == set))
+    fn connection_with(&self, set: CapabilitySet) -> Option<Arc<Connection>> {
+        let fits = |connection: &Arc<Connection>| {
+            connection
+                .facts()
+                .is_some_and(|facts| facts.capabilities == set && facts.family == Family::Legacy)
+        };
+        self.connections().into_iter().find(fits)
     }
 
     fn exact_listing(&self, set: CapabilitySet) -> Option<Arc<Listing>> {
-        if set == self.base_set() {
+        if self.is_base_set(set) {
             return self.base_listing.load_full();
         }
         self.listings.get(&set.bits()).map(|listing| listing.clone())
     }
 
-    fn publish(&self, set: CapabilitySet, listing: Listing, base: bool) {
-        let old = self.exact_listing(set);
+    /// Keeps a listing of one capability set, or (`None`) of the base connection.
+    fn publish(&self, set: Option<CapabilitySet>, listing: Listing) {
+        let old = match set {
+            None => self.base_listing.load_full(),
+            Some(set) => self.listings.get(&set.bits()).map(|listing| listing.clone()),
+        };
         let changed = old.is_none_or(|old| !old.same_items(&listing));
         if let Some(dir) = self.shared.records.as_ref().filter(|_| changed) {
-            refresh::save(dir, &self.config, (!base).then_some(set), &listing);
+            refresh::save(dir, &self.config, set, &listing);
         }
         let listing = Arc::new(listing);
-        if base {
-            self.base_listing.store(Some(listing));
-        } else {
-            self.listings.insert(set.bits(), listing);
+        match set {
+            None => self.base_listing.store(Some(listing)),
+            Some(set) => {
+                self.listings.insert(set.bits(), listing);
+            }
         }
         if changed {
             self.shared.events.listings_changed();
@@ -409,9 +471,9 @@ impl Server {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn mark_stale(&self, set: CapabilitySet, kind: &'static str) {
+    fn mark_stale(&self, set: Option<CapabilitySet>, kind: &'static str) {
         self.lock_stale().insert(Wanted {
-            set: set.bits(),
+            set: set.map(CapabilitySet::bits),
             kind,
         });
         self.refresh.notify_one();
@@ -454,7 +516,7 @@ impl Server {
                 }
                 // Whatever changed meanwhile was not told.
                 for kind in refresh::KINDS {
-                    server.mark_stale(server.base_set(), kind);
+                    server.mark_stale(None, kind);
                 }
                 if began.elapsed() > Duration::from_secs(30) {
                     delay = Duration::from_millis(200);
@@ -535,7 +597,7 @@ impl Server {
             Some((_, spare)) => spare,
             None => {
                 self.make_room()?;
-                let opened = self.dial(set).await.map_err(|fault| {
+                let opened = self.dial_legacy(set).await.map_err(|fault| {
                     let text = format!(
                         "server \"{}\" failed at {}: {}",
                         self.name, fault.stage, fault.message
@@ -611,7 +673,7 @@ impl Server {
 
     /// A connection with this set has been opened: its listing is read if there is none, or an old one.
     fn learn(&self, set: CapabilitySet, opened: &Opened) {
-        let Some(server) = self.me.upgrade().filter(|_| set != self.base_set()) else {
+        let Some(server) = self.me.upgrade().filter(|_| !self.is_base_set(set)) else {
             return;
         };
         if self.listings.contains_key(&set.bits()) {
@@ -620,9 +682,9 @@ impl Server {
         let opened = opened.clone();
         tasks::spawn("first listing", async move {
             let (listing, late) = refresh::read_all(&opened.connection, &opened, &server.shared.limits).await;
-            server.publish(set, listing, false);
+            server.publish(Some(set), listing);
             for kind in late {
-                server.mark_stale(set, kind);
+                server.mark_stale(Some(set), kind);
             }
         });
     }
@@ -635,10 +697,10 @@ impl Server {
         if lately || self.listings.contains_key(&set.bits()) || self.make_room().is_err() {
             return;
         }
-        match self.dial(set).await {
+        match self.dial_legacy(set).await {
             Ok(opened) => {
                 let (listing, _) = refresh::read_all(&opened.connection, &opened, &self.shared.limits).await;
-                self.publish(set, listing, false);
+                self.publish(Some(set), listing);
                 if let Some(old) = self.spares.insert(set.bits(), opened.connection) {
                     super::end(old, "replaced");
                 }
@@ -699,19 +761,19 @@ struct ServerHooks {
 
 impl Hooks for ServerHooks {
     fn list_changed(&self, connection: &Arc<Connection>, method: &str) {
-        let set = connection
-            .facts()
-            .map_or(CapabilitySet::NONE, |facts| facts.capabilities);
         let Some(server) = self.server.upgrade() else {
             return;
         };
-        // Modern connections declare nothing; their listing is the base listing.
-        let modern = connection
+        let is_base = server
+            .base
+            .load()
+            .as_ref()
+            .is_some_and(|base| Arc::ptr_eq(base, connection));
+        let set = connection
             .facts()
-            .is_some_and(|facts| facts.family == Family::Modern);
-        let set = if modern { server.base_set() } else { set };
+            .map_or(CapabilitySet::NONE, |facts| facts.capabilities);
         for kind in refresh::kinds_of(method) {
-            server.mark_stale(set, kind);
+            server.mark_stale((!is_base).then_some(set), kind);
         }
     }
 
@@ -758,10 +820,10 @@ impl Downstream for Server {
 
     fn listed(&self, set: Option<CapabilitySet>) -> BoxFuture<'_, ()> {
         let new_set = |set: CapabilitySet| {
-            self.known_family() == Some(Family::Legacy)
-                && set != self.base_set()
+            self.serves_legacy()
+                && !self.is_base_set(set)
                 && !self.listings.contains_key(&set.bits())
-                && !self.shared.single_host
+                && !(self.shared.single_host && self.known_family() == Some(Family::Legacy))
         };
         if self.base_listing.load().is_some() && !set.is_some_and(new_set) {
             return Box::pin(std::future::ready(()));
@@ -792,10 +854,10 @@ impl Downstream for Server {
         Box::pin(async move {
             let base = self.ready_base().await?;
             let modern = base.facts().is_some_and(|facts| facts.family == Family::Modern);
-            let Some(key) = self.slot_key(caller).filter(|_| !modern) else {
+            let Some(key) = self.slot_key(caller).filter(|_| self.serves_legacy()) else {
                 return Ok(base as _);
             };
-            if self.shared.single_host {
+            if self.shared.single_host && !modern {
                 if base.owner().is_none() {
                     base.set_owner(caller.session.clone());
                     let slot = self.slots.entry(key).or_default().clone();
@@ -804,15 +866,18 @@ impl Downstream for Server {
                 }
                 return Ok(base as _);
             }
-            self.open_dedicated(caller, key)
-                .await
-                .map(|connection| connection as _)
+            match self.open_dedicated(caller, key).await {
+                Ok(connection) => Ok(connection as _),
+                // A modern server without a legacy side still serves what needs no bridging.
+                Err(_) if modern && !self.serves_legacy() => Ok(base as _),
+                Err(fault) => Err(fault),
+            }
         })
     }
 
     fn opened(&self, caller: &Arc<Caller>) -> Option<Arc<dyn DownstreamConnection>> {
         let key = self.slot_key(caller)?;
-        if self.shared.single_host {
+        if self.shared.single_host && self.known_family() == Some(Family::Legacy) {
             return self.base().map(|connection| connection as _);
         }
         let slot = self.slots.get(&key).map(|slot| slot.clone())?;

@@ -1,7 +1,7 @@
 //! All configured servers, in configuration order; what a reload adds, changes and removes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -21,8 +21,12 @@ pub struct DownstreamSet {
     shared: Arc<Shared>,
     servers: ArcSwap<Vec<Arc<Server>>>,
     started: AtomicBool,
-    base: AtomicU16,
+    /// Bits of what base connections declare, behind [`LEGACY_HOST`] if the one host is legacy.
+    base: AtomicU32,
 }
+
+/// Marks that there is one host and that it is legacy.
+const LEGACY_HOST: u32 = 1 << 16;
 
 /// What a reload did, by server name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +58,7 @@ impl DownstreamSet {
             shared,
             servers: ArcSwap::from_pointee(Vec::new()),
             started: AtomicBool::new(false),
-            base: AtomicU16::new(0),
+            base: AtomicU32::new(0),
         };
         let (_, problems) = set.apply(servers);
         (Arc::new(set), problems)
@@ -135,16 +139,23 @@ impl DownstreamSet {
     }
 
     fn start_all(&self) {
-        let base = CapabilitySet::from_bits(self.base.load(Ordering::Acquire));
+        let stored = self.base.load(Ordering::Acquire);
+        let bits = u16::try_from(stored & 0xffff).unwrap_or_default();
+        let base = (stored & LEGACY_HOST != 0).then(|| CapabilitySet::from_bits(bits));
         for server in self.servers.load().iter() {
             server.start(base);
         }
     }
 
-    /// Starts every server; `base` is what base connections declare.
-    pub fn start(&self, base: CapabilitySet) {
-        if !self.started.swap(true, Ordering::AcqRel) {
-            self.base.store(base.bits(), Ordering::Release);
+    /// Starts every server. With a capability set, base connections declare it and prefer the legacy family: there
+    /// is one host and it is legacy.
+    pub fn start(&self, base: Option<CapabilitySet>) {
+        if !self.started.load(Ordering::Acquire) {
+            self.base.store(
+                base.map_or(0, |set| u32::from(set.bits()) | LEGACY_HOST),
+                Ordering::Release,
+            );
+            self.started.store(true, Ordering::Release);
         }
         self.start_all();
     }
@@ -195,7 +206,7 @@ impl Downstreams for DownstreamSet {
             .collect()
     }
 
-    fn host_seen(&self, capabilities: CapabilitySet) {
+    fn host_seen(&self, capabilities: Option<CapabilitySet>) {
         if self.shared.single_host {
             self.start(capabilities);
         }

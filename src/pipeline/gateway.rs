@@ -380,7 +380,7 @@ impl HostService for Gateway {
             if let Some(downstreams) = self.downstreams.get()
                 && request.caller.session.is_none()
             {
-                downstreams.host_seen(crate::session::CapabilitySet::NONE);
+                downstreams.host_seen(None);
             }
             tokio::select! {
                 biased;
@@ -447,7 +447,7 @@ impl HostService for Gateway {
         Box::pin(async move {
             let caller = initialize.caller;
             if let Some(downstreams) = self.downstreams.get() {
-                downstreams.host_seen(caller.capabilities);
+                downstreams.host_seen(Some(caller.capabilities));
             }
             if let Some(session) = &caller.session {
                 self.sessions.insert(session.label.clone(), caller.clone());

@@ -171,7 +171,7 @@ pub struct OutboundCall {
     pub sink: Arc<dyn CallSink>,
     /// The downstream's own name, URI or task id, for `Mcp-Name`.
     pub name: Option<String>,
-    /// `Mcp-Param-*` headers for a modern HTTP server: full header name and plain value.
+    /// `Mcp-Param-*` headers for a modern HTTP server: full header name and encoded value.
     pub params: Vec<(String, String)>,
 }
 
@@ -238,8 +238,9 @@ pub trait Downstreams: Send + Sync + Debug {
     fn get(&self, server: &str) -> Option<Arc<dyn Downstream>>;
     /// All, in configuration order.
     fn all(&self) -> Vec<Arc<dyn Downstream>>;
-    /// The first host is here and this is what it can do; starts the base connections if they wait for that.
-    fn host_seen(&self, capabilities: CapabilitySet);
+    /// A host is here: a legacy one with what it can do, or (`None`) a modern one. Starts the base connections if
+    /// they wait for that.
+    fn host_seen(&self, capabilities: Option<CapabilitySet>);
 }
 
 /// Receives what servers say outside of calls. Called by readers: must never wait.

@@ -19,7 +19,6 @@ use crate::downstream::server::Shared;
 use crate::downstream::set::DownstreamSet;
 use crate::pipeline::{Gateway, Settings};
 use crate::policy::{CompiledPolicy, Kind, Shorthand};
-use crate::session::CapabilitySet;
 
 /// How often idle connections are looked for.
 const JANITOR: Duration = Duration::from_secs(60);
@@ -223,7 +222,7 @@ impl Daemon {
             }
         });
         if self.role != Role::SingleHost {
-            self.downstreams.start(CapabilitySet::NONE);
+            self.downstreams.start(None);
         }
     }
 

@@ -7,7 +7,6 @@
 mod body;
 mod outbox;
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
