@@ -396,9 +396,9 @@ impl Dialer {
         if message.kind() == Kind::Error {
             let text = message.text(Member::ErrorMessage).unwrap_or_default();
             let code = message.error_code().unwrap_or_default();
-            return Err(refused(format!(
-                "it refused initialize with error {code}: {text}"
-            )));
+            let mut fault = refused(format!("it refused initialize with error {code}: {text}"));
+            fault.modern_error = (-32022..=-32020).contains(&code);
+            return Err(fault);
         }
         let version = message
             .text(Member::ProtocolVersion)
