@@ -9,6 +9,8 @@ pub mod listen;
 mod outcome;
 pub mod port;
 pub mod relay;
+mod request_state;
+mod route;
 pub mod service;
 pub mod tasks;
 

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::catalogs::CatalogKey;
@@ -17,12 +15,10 @@ use super::outcome::CallRecord;
 use super::port::{CallFault, FaultKind, OutboundCall};
 use super::relay::CallRelay;
 use super::service::{HostRequest, Reply};
-use crate::catalog::ListKind;
 use crate::policy::{Bound, decide};
 use crate::revision::{Family, bridge};
 use crate::session::Caller;
-use crate::wire::headers;
-use crate::wire::json::{Span, ValueKind, kind_of, member, quote, unquote};
+use crate::wire::json::{Span, member, quote, unquote};
 use crate::wire::{Kind, Member, Message, Outgoing, Splice};
 
 /// Where a request goes and how it must be spelled there.
@@ -68,166 +64,6 @@ impl Gateway {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         super::outcome::rejected(self, &request.caller, &request.message, method, fault);
         reply_fault(&request.message, fault)
-    }
-
-    fn route(&self, request: &HostRequest, method: &str, key: CatalogKey) -> Result<Option<Target>, Fault> {
-        match method {
-            "tools/call" => self.route_named(request, key, ListKind::Tools).map(Some),
-            "prompts/get" => self.route_named(request, key, ListKind::Prompts).map(Some),
-            "completion/complete" => self.route_completion(request, key),
-            _ => self.route_uri(request, key).map(Some),
-        }
-    }
-
-    fn route_named(&self, request: &HostRequest, key: CatalogKey, kind: ListKind) -> Result<Target, Fault> {
-        let message = &request.message;
-        let noun = if kind == ListKind::Prompts {
-            "prompt"
-        } else {
-            "tool"
-        };
-        let (Some(name), Some(span)) = (message.text(Member::Name), message.span(Member::Name)) else {
-            return Err(Fault::params("\"params.name\" must be a string"));
-        };
-        let unknown = Fault::unknown(noun, &name);
-        let catalog = self.catalog(key);
-        let found = if kind == ListKind::Prompts {
-            catalog.prompt(&name)
-        } else {
-            catalog.tool(&name)
-        };
-        let Some(entry) = found else { return Err(unknown) };
-        let mut splice = Splice::new();
-        if entry.public != entry.local {
-            splice.replace(span, quote(&entry.local));
-        }
-        let mut params = Vec::new();
-        let annotations = &entry.facts.header_params;
-        if !annotations.is_empty() {
-            let arguments = message.raw(Member::Arguments).unwrap_or(b"{}");
-            if let Some(given) = &request.headers {
-                headers::check(annotations, arguments, |name| {
-                    given.get(name).map(http::HeaderValue::as_bytes)
-                })
-                .map_err(|mismatch| Fault {
-                    status: 400,
-                    ..Fault::host(-32020, "header_mismatch", mismatch.to_string())
-                })?;
-            }
-            params = headers::values(annotations, arguments);
-        }
-        Ok(Target {
-            server: entry.server_name.clone(),
-            bound: entry.bound.clone(),
-            public: entry.public.clone(),
-            splice,
-            name: Some(entry.local.to_string()),
-            params,
-            unknown,
-            free_output: entry.facts.free_output,
-        })
-    }
-
-    fn route_uri(&self, request: &HostRequest, key: CatalogKey) -> Result<Target, Fault> {
-        let message = &request.message;
-        let (Some(uri), Some(span)) = (message.text(Member::Uri), message.span(Member::Uri)) else {
-            return Err(Fault::params("\"params.uri\" must be a string"));
-        };
-        let modern = request.caller.revision.family() == Family::Modern;
-        let unknown = Fault::unknown_resource(&uri, modern);
-        let catalog = self.catalog(key);
-        let route = catalog.resource(&uri).or_else(|| {
-            // A link that a result of this identity named need not be listed anywhere.
-            let server = self.linked(&request.caller, &uri)?;
-            catalog.resource_of(catalog.position(&server)?, &uri)
-        });
-        let Some(route) = route else { return Err(unknown) };
-        let mut splice = Splice::new();
-        if *route.local != *uri {
-            splice.replace(span, quote(&route.local));
-        }
-        Ok(Target {
-            server: route.server_name,
-            bound: route.bound,
-            public: uri.as_ref().into(),
-            splice,
-            name: Some(route.local.to_string()),
-            params: Vec::new(),
-            unknown,
-            free_output: false,
-        })
-    }
-
-    /// `None`: the owner completes nothing, so the answer is empty.
-    fn route_completion(&self, request: &HostRequest, key: CatalogKey) -> Result<Option<Target>, Fault> {
-        let message = &request.message;
-        let bytes = message.bytes();
-        let wrong =
-            || Fault::params("\"params.ref\" must be a ref/prompt with a name or a ref/resource with a uri");
-        let reference = message.span(Member::Ref).ok_or_else(wrong)?;
-        let text = |key: &str| {
-            member(bytes, reference, key)
-                .filter(|span| kind_of(span.of(bytes)) == Some(ValueKind::String))
-                .map(|span| (unquote(span.of(bytes)).into_owned(), span))
-        };
-        let catalog = self.catalog(key);
-        let mut splice = Splice::new();
-        let (server, bound, local, public, unknown) = match text("type").ok_or_else(wrong)?.0.as_str() {
-            "ref/prompt" => {
-                let (name, span) = text("name").ok_or_else(wrong)?;
-                let unknown = Fault::unknown("prompt", &name);
-                let Some(entry) = catalog.prompt(&name) else {
-                    return Err(unknown);
-                };
-                if entry.public != entry.local {
-                    splice.replace(span, quote(&entry.local));
-                }
-                (
-                    entry.server_name.clone(),
-                    entry.bound.clone(),
-                    entry.local.clone(),
-                    entry.public.clone(),
-                    unknown,
-                )
-            }
-            "ref/resource" => {
-                let (uri, span) = text("uri").ok_or_else(wrong)?;
-                let modern = request.caller.revision.family() == Family::Modern;
-                let unknown = Fault::unknown_resource(&uri, modern);
-                let Some(route) = catalog.completion_resource(&uri) else {
-                    return Err(unknown);
-                };
-                if *route.local != *uri {
-                    splice.replace(span, quote(&route.local));
-                }
-                (
-                    route.server_name,
-                    route.bound,
-                    route.local,
-                    uri.as_str().into(),
-                    unknown,
-                )
-            }
-            _ => return Err(wrong()),
-        };
-        let completes = self
-            .server(&server)
-            .and_then(|s| s.listing(key))
-            .is_some_and(|l| l.offers.completions);
-        if !completes && bound.listed() {
-            return Ok(None);
-        }
-        let name = Some(local.to_string());
-        Ok(Some(Target {
-            server,
-            bound,
-            public,
-            splice,
-            name,
-            params: Vec::new(),
-            unknown,
-            free_output: false,
-        }))
     }
 
     /// Decides, admits, records, calls and translates.
@@ -509,7 +345,7 @@ impl Gateway {
         }
     }
 
-    fn linked(&self, caller: &Caller, uri: &str) -> Option<Arc<str>> {
+    pub(super) fn linked(&self, caller: &Caller, uri: &str) -> Option<Arc<str>> {
         let links = self
             .links
             .lock()
@@ -592,85 +428,6 @@ fn empty_completion(family: Family) -> Outgoing {
         Family::Modern => Outgoing::from(format!(
             "{{\"resultType\":\"complete\",{values},\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{SERVER_INFO}}}}}"
         )),
-    }
-}
-
-/// How long a state that we sealed may be used.
-const STATE_LIFE: Duration = Duration::from_secs(3600);
-const STATE_PURPOSE: &str = "request state";
-
-impl Gateway {
-    /// What a sealed state is bound to, besides its inner text.
-    fn state_context(caller: &Caller, server: &str, message: &Message, method: &str) -> String {
-        let subject = message
-            .raw(Member::Name)
-            .or_else(|| message.raw(Member::Uri))
-            .unwrap_or_default();
-        let arguments: Vec<u8> = message
-            .raw(Member::Arguments)
-            .unwrap_or(b"{}")
-            .iter()
-            .copied()
-            .filter(|byte| !byte.is_ascii_whitespace())
-            .collect();
-        let digest = crate::crypto::sha256_hex(
-            &[
-                method.as_bytes(),
-                b"\0",
-                unquote(subject).as_bytes(),
-                b"\0",
-                &arguments,
-            ]
-            .concat(),
-        );
-        format!("{}\n{server}\n{digest}", caller.identity.key())
-    }
-
-    fn seal_state(
-        &self,
-        caller: &Caller,
-        server: &str,
-        message: &Message,
-        method: &str,
-        inner: &[u8],
-    ) -> String {
-        let expires = self.clock.wall().as_second() + i64::try_from(STATE_LIFE.as_secs()).unwrap_or(i64::MAX);
-        let context = Self::state_context(caller, server, message, method);
-        let plain = [format!("{expires}\n{context}\n").as_bytes(), inner].concat();
-        self.sealer.seal(STATE_PURPOSE, &plain)
-    }
-
-    /// The downstream's own state (JSON text) of a state we sealed for this caller, server and request.
-    fn open_state(
-        &self,
-        caller: &Caller,
-        server: &str,
-        message: &Message,
-        method: &str,
-        state: Span,
-    ) -> Result<Bytes, Fault> {
-        let bad = |why: &str| Fault {
-            ..Fault::host(-32602, "bad_request_state", format!("\"requestState\" {why}"))
-        };
-        let sealed = unquote(state.of(message.bytes()));
-        let plain = self
-            .sealer
-            .open(STATE_PURPOSE, &sealed)
-            .map_err(|_| bad("is not one that this gateway gave"))?;
-        let context = format!("{}\n", Self::state_context(caller, server, message, method));
-        let newline = memchr::memchr(b'\n', &plain).ok_or_else(|| bad("is damaged"))?;
-        let expires: i64 = std::str::from_utf8(plain.get(..newline).unwrap_or_default())
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| bad("is damaged"))?;
-        let rest = plain.get(newline + 1..).unwrap_or_default();
-        let inner = rest
-            .strip_prefix(context.as_bytes())
-            .ok_or_else(|| bad("belongs to another request"))?;
-        if expires < self.clock.wall().as_second() {
-            return Err(bad("has expired"));
-        }
-        Ok(Bytes::copy_from_slice(inner))
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the clock sample server.
+
 use super::*;
 
 #[test]

@@ -1,0 +1,148 @@
+//! Reading, keeping and listening for what the server offers. Part of the supervisor; nobody else calls it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::connection::Connection;
+use super::super::refresh::{self, Wanted};
+use super::*;
+use crate::catalog::listing::Listing;
+use crate::revision::Family;
+use crate::runtime::tasks;
+use crate::session::CapabilitySet;
+
+impl Server {
+    pub(super) async fn read_again(self: &Arc<Self>, wanted: &BTreeSet<Wanted>) {
+        let mut sets: BTreeSet<Option<u16>> = wanted.iter().map(|wanted| wanted.set).collect();
+        let base_changed = sets.contains(&None);
+        if base_changed {
+            // What the base connection was told may hold for the other sets too.
+            sets.extend(self.listings.iter().map(|entry| Some(*entry.key())));
+        }
+        for bits in sets {
+            let set = bits.map(CapabilitySet::from_bits);
+            let (connection, old) = match set {
+                None => (self.base(), self.base_listing.load_full()),
+                Some(set) => (self.connection_with(set), self.exact_listing(set)),
+            };
+            let (Some(connection), Some(old)) = (connection, old) else {
+                continue;
+            };
+            let kinds: Vec<&'static str> = wanted
+                .iter()
+                .filter(|wanted| wanted.set == bits || (base_changed && wanted.set.is_none()))
+                .map(|wanted| wanted.kind)
+                .collect();
+            let listing = refresh::read_kinds(&connection, &old, &kinds, &self.shared.limits).await;
+            self.publish(set, listing);
+        }
+    }
+
+    pub(super) fn connection_with(&self, set: CapabilitySet) -> Option<Arc<Connection>> {
+        let fits = |connection: &Arc<Connection>| {
+            connection
+                .facts()
+                .is_some_and(|facts| facts.capabilities == set && facts.family == Family::Legacy)
+        };
+        self.connections().into_iter().find(fits)
+    }
+
+    pub(super) fn exact_listing(&self, set: CapabilitySet) -> Option<Arc<Listing>> {
+        if self.is_base_set(set) {
+            return self.base_listing.load_full();
+        }
+        self.listings.get(&set.bits()).map(|listing| listing.clone())
+    }
+
+    /// Keeps a listing of one capability set, or (`None`) of the base connection.
+    pub(super) fn publish(&self, set: Option<CapabilitySet>, listing: Listing) {
+        let old = match set {
+            None => self.base_listing.load_full(),
+            Some(set) => self.listings.get(&set.bits()).map(|listing| listing.clone()),
+        };
+        let changed = old.is_none_or(|old| !old.same_items(&listing));
+        if let Some(dir) = self.shared.records.as_ref().filter(|_| changed) {
+            refresh::save(dir, &self.config, set, &listing);
+        }
+        let listing = Arc::new(listing);
+        match set {
+            None => self.base_listing.store(Some(listing)),
+            Some(set) => {
+                self.listings.insert(set.bits(), listing);
+            }
+        }
+        if changed {
+            self.shared.events.listings_changed();
+        }
+        self.note_listed();
+    }
+
+    pub(super) fn note_listed(&self) {
+        self.listed.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn lock_stale(&self) -> std::sync::MutexGuard<'_, BTreeSet<Wanted>> {
+        self.stale
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn mark_stale(&self, set: Option<CapabilitySet>, kind: &'static str) {
+        self.lock_stale().insert(Wanted {
+            set: set.map(CapabilitySet::bits),
+            kind,
+        });
+        self.refresh.notify_one();
+    }
+
+    /// Keeps one `subscriptions/listen` open on a modern base connection, with the wanted URIs.
+    pub(super) fn listen(self: &Arc<Self>, connection: &Arc<Connection>) {
+        let (server, connection) = (self.clone(), connection.clone());
+        tasks::spawn("listen", async move {
+            let mut watched = server.watched.subscribe();
+            let mut delay = Duration::from_millis(200);
+            while !connection.is_closed() {
+                let uris = watched.borrow_and_update().clone();
+                let Some(filter) =
+                    refresh::listen_filter(server.base_listing.load().as_deref(), &uris.0, &uris.1)
+                else {
+                    tokio::select! {
+                        () = connection.ended() => return,
+                        done = watched.changed() => if done.is_err() { return } else { continue },
+                    }
+                };
+                let began = Instant::now();
+                let mut ask =
+                    std::pin::pin!(connection.own_request("subscriptions/listen", &filter, None, None));
+                let ended = tokio::select! {
+                    ended = &mut ask => Some(ended),
+                    done = watched.changed() => { if done.is_err() { return } None }
+                };
+                match ended {
+                    // Widened: the new stream opens at once, the dropped future closes the old one.
+                    None => continue,
+                    Some(Ok(message)) if message.kind() == crate::wire::Kind::Error => {
+                        tracing::debug!(server = %server.name, "the server refuses subscriptions/listen");
+                        return;
+                    }
+                    Some(_) => {}
+                }
+                if connection.is_closed() {
+                    return;
+                }
+                // Whatever changed meanwhile was not told.
+                for kind in refresh::KINDS {
+                    server.mark_stale(None, kind);
+                }
+                if began.elapsed() > Duration::from_secs(30) {
+                    delay = Duration::from_millis(200);
+                }
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_secs(30));
+            }
+        });
+    }
+}
