@@ -134,6 +134,14 @@ impl Server {
         server
     }
 
+    /// Starts from what an earlier run of the same server offered, so that a reload does not make its names come and
+    /// go; the first listing of its own replaces it.
+    pub fn inherit(&self, before: &Self) {
+        if self.base_listing.load().is_none() {
+            self.base_listing.store(before.base_listing.load_full());
+        }
+    }
+
     /// The configuration it runs with.
     #[must_use]
     pub fn config(&self) -> &Arc<config::Server> {

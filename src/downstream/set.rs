@@ -28,6 +28,9 @@ pub struct DownstreamSet {
 /// Marks that there is one host and that it is legacy.
 const LEGACY_HOST: u32 = 1 << 16;
 
+/// How deep the JSON of a server's messages may nest at least.
+const DEEPEST_ANSWER: u32 = 65_536;
+
 /// What a reload did, by server name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
@@ -66,8 +69,10 @@ impl DownstreamSet {
 
     fn make(&self, config: &config::Server) -> Result<Arc<Server>, String> {
         let limits = &self.shared.limits;
+        // A listing with one absurdly deep item must not cost the server its whole list: the scan needs no stack,
+        // and the catalog judges each item by itself.
         let json = JsonLimits {
-            depth: limits.json_depth,
+            depth: limits.json_depth.max(DEEPEST_ANSWER),
         };
         let http = match &config.url {
             None => None,
@@ -112,6 +117,9 @@ impl DownstreamSet {
             }
             match self.make(config) {
                 Ok(server) => {
+                    if let Some(before) = before {
+                        server.inherit(before);
+                    }
                     let list = if before.is_some() {
                         &mut done.difference.changed
                     } else {

@@ -35,6 +35,19 @@ pub fn reload(daemon: &Arc<Daemon>, load: &(dyn Fn() -> Result<Loaded, String> +
         tracing::info!("reload: nothing has changed");
         return false;
     }
+    let (old, new) = (daemon.config(), &loaded.config);
+    for (changed, key) in [
+        (old.listen != new.listen, "listen"),
+        (old.admin != new.admin, "admin"),
+        (old.audit != new.audit, "audit"),
+        (old.state_dir != new.state_dir, "state_dir"),
+        (old.telemetry != new.telemetry, "telemetry"),
+        (old.limits != new.limits, "limits"),
+    ] {
+        if changed {
+            tracing::warn!("reload: \"{key}\" has changed; that takes effect when manifold is started again");
+        }
+    }
     match daemon.apply(loaded) {
         Ok(difference) => {
             tracing::info!(
