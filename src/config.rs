@@ -17,7 +17,7 @@ mod host_file;
 pub mod limits;
 pub mod load;
 mod locate;
-mod problem;
+pub mod problem;
 mod resolve;
 pub mod schema;
 pub mod secret;
@@ -35,6 +35,12 @@ pub use secret::{Resolvable, SecretText};
 pub use server::{Family, Server, Sharing, Shorthand, TransportKind};
 pub use units::{BindAddress, ByteSize};
 pub use watch::Watcher;
+
+/// The word that was probably meant, if any is near enough; for messages.
+#[must_use]
+pub fn nearest_word<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    suggest::nearest(word, candidates)
+}
 
 /// The whole configuration of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

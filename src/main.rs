@@ -24,13 +24,14 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Work(text)) => {
-            anstream::eprintln!("manifold: {text}");
-            ExitCode::from(1)
-        }
-        Err(Failure::Usage(text)) => {
-            anstream::eprintln!("manifold: {text}");
-            ExitCode::from(2)
-        }
+        Err(Failure::Work(text)) => failed(&text, 1),
+        Err(Failure::Usage(text)) => failed(&text, 2),
     }
+}
+
+fn failed(text: &str, code: u8) -> ExitCode {
+    if !text.is_empty() {
+        anstream::eprintln!("manifold: {text}");
+    }
+    ExitCode::from(code)
 }
