@@ -53,7 +53,7 @@ impl Fleet {
         let daemon =
             Daemon::build(loaded, Role::SingleHost).map_err(|error| Failure::Usage(error.to_string()))?;
         daemon.start();
-        daemon.downstreams.host_seen(CapabilitySet::NONE);
+        daemon.downstreams.host_seen(Some(CapabilitySet::NONE));
         Ok(Self {
             daemon,
             started: Instant::now(),
