@@ -11,7 +11,7 @@ mod listings;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -44,6 +44,8 @@ pub struct Shared {
     pub limits: config::Limits,
     /// Where listings are kept between runs; `None` keeps none.
     pub records: Option<std::path::PathBuf>,
+    /// How long after its start a server may keep lists waiting that were never made before.
+    pub start_wait: Duration,
     /// Exactly one host uses this process (`manifold stdio`): the base connection is its own.
     pub single_host: bool,
 }
@@ -80,6 +82,8 @@ pub struct Server {
     watched: watch::Sender<(Vec<String>, Vec<String>)>,
     stop: CancellationToken,
     opened: Instant,
+    /// When the supervisor was started.
+    running_since: OnceLock<Instant>,
     /// Starts so far, for status.
     starts: AtomicU64,
     me: Weak<Server>,
@@ -99,11 +103,7 @@ impl Server {
             shared,
             dialer,
             base: ArcSwapOption::empty(),
-            base_set: AtomicU16::new(if config.roots.is_empty() {
-                0
-            } else {
-                CapabilitySet::ROOTS.bits()
-            }),
+            base_set: AtomicU16::new(first_base_set(&config).bits()),
             started: AtomicBool::new(false),
             prefer_legacy: AtomicBool::new(false),
             modern_only: AtomicBool::new(false),
@@ -122,6 +122,7 @@ impl Server {
             watched: watch::Sender::new((Vec::new(), Vec::new())),
             stop: CancellationToken::new(),
             opened: Instant::now(),
+            running_since: OnceLock::new(),
             starts: AtomicU64::new(0),
             me: me.clone(),
             config,
@@ -192,6 +193,7 @@ impl Server {
         if self.started.swap(true, Ordering::AcqRel) {
             return;
         }
+        let _ = self.running_since.set(Instant::now());
         self.prefer_legacy.store(base.is_some(), Ordering::Release);
         let base = base.unwrap_or_default();
         self.base_set.fetch_or(base.bits(), Ordering::AcqRel);
@@ -308,9 +310,14 @@ impl Server {
         }
     }
 
+    /// The operator's word that the server keeps no state between callers: everyone uses the base connection.
+    fn is_shared(&self) -> bool {
+        self.config.sharing == config::Sharing::Shared
+    }
+
     /// Whether the base listing is the one of this capability set.
     fn is_base_set(&self, set: CapabilitySet) -> bool {
-        set == self.base_set() && self.known_family() == Some(Family::Legacy)
+        self.is_shared() || (set == self.base_set() && self.known_family() == Some(Family::Legacy))
     }
 
     async fn supervise(self: Arc<Self>) {
@@ -428,6 +435,16 @@ impl Server {
                 return Err(CallFault::unsent(FaultKind::Unavailable, text));
             }
         }
+    }
+}
+
+/// What a base connection declares before any host is known: roots of the configuration, and on a shared
+/// connection everything, since any host's call may run on it.
+fn first_base_set(config: &config::Server) -> CapabilitySet {
+    match (config.sharing, config.roots.is_empty()) {
+        (config::Sharing::Shared, _) => CapabilitySet::ALL,
+        (_, false) => CapabilitySet::ROOTS,
+        (_, true) => CapabilitySet::NONE,
     }
 }
 

@@ -174,6 +174,7 @@ impl Daemon {
         let shared = Arc::new(Shared {
             events: gateway.clone(),
             limits: config.limits.clone(),
+            start_wait: config.start_wait,
             records: Some(config.state_dir.clone()),
             single_host: role == Role::SingleHost,
         });

@@ -192,7 +192,7 @@ impl Server {
             if let Some(connection) = slot
                 .current
                 .load_full()
-                .filter(|connection| connection.calls_in_flight() == 0)
+                .filter(|connection| connection.calls_in_flight() == 0 && slot.watches_nothing())
             {
                 slot.current.store(None);
                 super::super::end(connection, "idle");
@@ -204,6 +204,16 @@ impl Server {
                 super::super::end(spare, "idle");
             }
         }
+    }
+}
+
+impl Slot {
+    /// Whether the session has no subscription here; updates would be lost on a closed connection.
+    fn watches_nothing(&self) -> bool {
+        self.subscriptions
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .is_empty()
     }
 }
 

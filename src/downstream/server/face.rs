@@ -42,9 +42,17 @@ impl Downstream for Server {
         }
         Box::pin(async move {
             let mut listed = self.listed.subscribe();
+            let since = self.running_since.get().copied().unwrap_or_else(Instant::now);
+            let deadline = since + self.shared.start_wait;
             while self.base_listing.load().is_none() && !self.stop.is_cancelled() {
                 let failed = self.state.borrow().phase == Phase::Failed;
-                if failed || listed.changed().await.is_err() {
+                // One wait for a slow start, not one for each list that a host asks for.
+                if failed
+                    || !matches!(
+                        tokio::time::timeout_at(deadline, listed.changed()).await,
+                        Ok(Ok(()))
+                    )
+                {
                     return;
                 }
             }
@@ -63,6 +71,19 @@ impl Downstream for Server {
         &'a self,
         caller: &'a Arc<Caller>,
     ) -> BoxFuture<'a, Result<Arc<dyn DownstreamConnection>, CallFault>> {
+        let open = self
+            .slot_key(caller)
+            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()));
+        if let Some(slot) = open
+            && let Some(connection) = slot
+                .current
+                .load_full()
+                .filter(|connection| !connection.is_closed())
+        {
+            // A connection of its own serves the session, however the base connection is doing.
+            slot.last_used.store(self.seconds(), Ordering::Relaxed);
+            return Box::pin(std::future::ready(Ok(connection as _)));
+        }
         Box::pin(async move {
             let base = self.ready_base().await?;
             let modern = base.facts().is_some_and(|facts| facts.family == Family::Modern);
