@@ -103,7 +103,7 @@ impl AdminServer {
             BoundAddress::Tcp(tcp) => Bound::Tcp(tcp.ip()),
             BoundAddress::Unix(_) => Bound::Unix,
         };
-        tracing::info!("administration on {}", address.url("/status"));
+        tracing::info!("listening for administration on {}", address.url("/status"));
         let server = Self {
             address,
             stop: CancellationToken::new(),

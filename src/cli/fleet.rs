@@ -13,7 +13,6 @@ use crate::config::load::{Loaded, Sources, load};
 use crate::downstream::state::Phase;
 use crate::pipeline::port::{Downstream, Downstreams};
 use crate::runtime::{Daemon, Role};
-use crate::session::CapabilitySet;
 
 /// How often states are looked at.
 const LOOK: Duration = Duration::from_millis(15);
@@ -45,7 +44,7 @@ pub fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
 }
 
 impl Fleet {
-    /// Starts the servers. As a single host the base connections are the command's own, so no server starts twice.
+    /// Starts the servers, on their modern side where they have both. As a single host the base connections are the command's own, so no server starts twice.
     ///
     /// # Errors
     /// If policy or audit cannot be set up.
@@ -53,7 +52,7 @@ impl Fleet {
         let daemon =
             Daemon::build(loaded, Role::SingleHost).map_err(|error| Failure::Usage(error.to_string()))?;
         daemon.start();
-        daemon.downstreams.host_seen(Some(CapabilitySet::NONE));
+        daemon.downstreams.host_seen(None);
         Ok(Self {
             daemon,
             started: Instant::now(),

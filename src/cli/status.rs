@@ -49,7 +49,7 @@ pub async fn run(args: &StatusArgs) -> Result<(), Failure> {
         (None, Some(BindAddress::Unix(path))) => format!("unix:{}", path.display()),
         (None, Some(BindAddress::Tcp(address))) if address.ends_with(":0") => {
             return Err(Failure::Usage(format!(
-                "admin.http is {address}: the system picked the port when the daemon started. Its log names the address (\"administration on ...\"); give it with --url"
+                "admin.http is {address}: the system picked the port when the daemon started. Its log names the address (\"listening for administration on ...\"); give it with --url"
             )));
         }
         (None, Some(BindAddress::Tcp(address))) => format!("http://{address}"),

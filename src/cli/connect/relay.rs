@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use super::daemon::{Answer, Daemon, Events};
 use super::learned::Learned;
 use crate::cli::print;
+use crate::revision::Family;
 use crate::runtime::tasks;
 use crate::wire::json::{JsonLimits, quote};
 use crate::wire::{HostId, Kind, Member, Message, headers};
@@ -56,8 +57,9 @@ pub(super) struct Relay {
     out: mpsc::Sender<Bytes>,
     session: Mutex<Session>,
     learned: Learned,
-    /// Modern requests that are open.
-    modern: Mutex<HashMap<HostId, CancellationToken>>,
+    /// Requests that are open. Cancelling one closes its exchange: for a modern request that is the whole
+    /// cancellation, for a legacy one the daemon has been told before.
+    open: Mutex<HashMap<HostId, (Family, CancellationToken)>>,
     requests: TaskTracker,
     ended: CancellationToken,
 }
@@ -73,7 +75,7 @@ impl Relay {
             out,
             session: Mutex::default(),
             learned: Learned::default(),
-            modern: Mutex::default(),
+            open: Mutex::default(),
             requests: TaskTracker::new(),
             ended: CancellationToken::new(),
         }
@@ -93,26 +95,21 @@ impl Relay {
             (Kind::Request, Some(id)) => {
                 if let Some(version) = message.text(Member::MetaProtocolVersion) {
                     let version = version.into_owned();
-                    let cancel = self.ended.child_token();
-                    lock(&self.modern).insert(id.clone(), cancel.clone());
-                    self.start(move |relay, sent| async move {
-                        tokio::select! {
-                            // Dropping the exchange closes its stream, and that is the cancellation.
-                            () = cancel.cancelled() => {}
-                            () = relay.modern(&message, &id, &version, sent) => {}
-                        }
-                        lock(&relay.modern).remove(&id);
+                    self.exchange(Family::Modern, id.clone(), move |relay, sent| async move {
+                        relay.modern(&message, &id, &version, sent).await;
                     })
                     .await;
                 } else if method == "initialize" {
                     // Everything that follows needs the session.
                     self.initialize(&message, &id).await;
                 } else {
-                    self.start(move |relay, sent| async move { relay.legacy(&message, &id, sent).await })
-                        .await;
+                    self.exchange(Family::Legacy, id.clone(), move |relay, sent| async move {
+                        relay.legacy(&message, &id, sent).await;
+                    })
+                    .await;
                 }
             }
-            (Kind::Notification, _) if method == "notifications/cancelled" && self.close(&message) => {}
+            (Kind::Notification, _) if method == "notifications/cancelled" => self.cancel(&message).await,
             _ => self.tell(&message, &method).await,
         }
     }
@@ -134,14 +131,38 @@ impl Relay {
         let _ = on_the_way.await;
     }
 
-    /// Closes the stream of a modern request; `false` if there is none of that id.
-    fn close(&self, message: &Message) -> bool {
-        let id = message.shared(Member::RequestId).map(HostId::from_raw);
-        let open = id.and_then(|id| lock(&self.modern).remove(&id));
-        open.is_some_and(|cancel| {
-            cancel.cancel();
-            true
+    /// Runs the exchange of one request until its end or its cancellation.
+    async fn exchange<F, R>(self: &Arc<Self>, family: Family, id: HostId, exchange: F)
+    where
+        F: FnOnce(Arc<Self>, oneshot::Sender<()>) -> R,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let cancel = CancellationToken::new();
+        lock(&self.open).insert(id.clone(), (family, cancel.clone()));
+        self.start(move |relay, sent| {
+            let exchange = exchange(relay.clone(), sent);
+            async move {
+                tokio::select! {
+                    // Dropping the exchange closes its connection.
+                    () = cancel.cancelled() => {}
+                    () = exchange => {}
+                }
+                lock(&relay.open).remove(&id);
+            }
         })
+        .await;
+    }
+
+    /// A host gets no answer to what it cancelled.
+    async fn cancel(self: &Arc<Self>, message: &Message) {
+        let id = message.shared(Member::RequestId).map(HostId::from_raw);
+        let open = id.and_then(|id| lock(&self.open).get(&id).cloned());
+        if !matches!(open, Some((Family::Modern, _))) {
+            self.tell(message, "notifications/cancelled").await;
+        }
+        if let Some((_, cancel)) = open {
+            cancel.cancel();
+        }
     }
 
     async fn put(&self, message: Bytes) {
