@@ -264,7 +264,7 @@ pub fn load(dir: &Path, config: &config::Server, set: Option<CapabilitySet>) -> 
 /// All records of other capability sets.
 #[must_use]
 pub fn load_sets(dir: &Path, config: &config::Server) -> Vec<(u16, Listing)> {
-    (1..=CapabilitySet::ALL.bits())
+    (0..=CapabilitySet::ALL.bits())
         .filter(|bits| file(dir, config, Some(CapabilitySet::from_bits(*bits))).exists())
         .filter_map(|bits| Some((bits, load(dir, config, Some(CapabilitySet::from_bits(bits)))?)))
         .collect()

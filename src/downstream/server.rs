@@ -197,6 +197,14 @@ impl Server {
         self.prefer_legacy.store(base.is_some(), Ordering::Release);
         let base = base.unwrap_or_default();
         self.base_set.fetch_or(base.bits(), Ordering::AcqRel);
+        if self.prefer_legacy.load(Ordering::Acquire)
+            && let Some(recorded) = self
+                .listings
+                .get(&self.base_set().bits())
+                .map(|listing| listing.clone())
+        {
+            self.base_listing.store(Some(recorded));
+        }
         if let Some(server) = self.me.upgrade() {
             tasks::spawn("server supervisor", async move { server.supervise().await });
         }

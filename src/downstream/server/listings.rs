@@ -65,7 +65,15 @@ impl Server {
         };
         let changed = old.is_none_or(|old| !old.same_items(&listing));
         if let Some(dir) = self.shared.records.as_ref().filter(|_| changed) {
-            refresh::save(dir, &self.config, set, &listing);
+            // What the legacy side of a server says must not be taken for what it is to modern hosts: the record of the
+            // base connection tells the next start which family to try first.
+            let legacy = self.prefer_legacy.load(Ordering::Acquire);
+            refresh::save(
+                dir,
+                &self.config,
+                set.or_else(|| legacy.then(|| self.base_set())),
+                &listing,
+            );
         }
         let listing = Arc::new(listing);
         match set {
