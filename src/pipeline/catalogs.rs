@@ -29,23 +29,39 @@ pub type CatalogKey = Option<CapabilitySet>;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Catalogs {
-    built: DashMap<CatalogKey, Arc<Catalog>>,
+    /// The newest catalog of each key, with the generation of listings and settings that it was built from.
+    built: DashMap<CatalogKey, (u64, Arc<Catalog>)>,
+    /// The catalog of each key that hosts were last told of.
+    announced: DashMap<CatalogKey, Arc<Catalog>>,
+    generation: AtomicU64,
     version: AtomicU64,
     warned: std::sync::Mutex<Vec<String>>,
 }
 
 impl Catalogs {
-    /// The catalog for these hosts, built if it is the first time.
-    #[must_use]
-    pub fn get(&self, key: CatalogKey, settings: &Settings, downstreams: &dyn Downstreams) -> Arc<Catalog> {
-        if let Some(catalog) = self.built.get(&key).map(|entry| entry.value().clone()) {
-            return catalog;
-        }
-        let catalog = self.build(key, settings, downstreams, None);
-        self.built.entry(key).or_insert(catalog).clone()
+    /// Listings or settings have changed: what is built is out of date from this moment on.
+    pub fn invalidate(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Builds all catalogs anew. Returns, for each, the old and the new one.
+    /// The catalog for these hosts; never one from before the last [`Catalogs::invalidate`].
+    #[must_use]
+    pub fn get(&self, key: CatalogKey, settings: &Settings, downstreams: &dyn Downstreams) -> Arc<Catalog> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let known = self.built.get(&key).map(|entry| entry.value().clone());
+        if let Some((built, catalog)) = &known
+            && *built == generation
+        {
+            return catalog.clone();
+        }
+        let previous = known.as_ref().map(|(_, catalog)| catalog.as_ref());
+        let catalog = self.build(key, settings, downstreams, previous);
+        self.built.insert(key, (generation, catalog.clone()));
+        self.announced.entry(key).or_insert_with(|| catalog.clone());
+        catalog
+    }
+
+    /// Brings all catalogs up to date. Returns, for each, the one that hosts were last told of and the new one.
     #[must_use]
     pub fn rebuild(
         &self,
@@ -55,10 +71,8 @@ impl Catalogs {
         let keys: Vec<CatalogKey> = self.built.iter().map(|entry| *entry.key()).collect();
         let mut changes = Vec::new();
         for key in keys {
-            let old = self.built.get(&key).map(|entry| entry.value().clone());
-            let new = self.build(key, settings, downstreams, old.as_deref());
-            self.built.insert(key, new.clone());
-            if let Some(old) = old {
+            let new = self.get(key, settings, downstreams);
+            if let Some(old) = self.announced.insert(key, new.clone()) {
                 changes.push((key, old, new));
             }
         }

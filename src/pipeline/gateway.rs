@@ -96,11 +96,12 @@ impl Gateway {
     /// Replaces configuration and policy for everything that is decided from now on.
     pub fn apply(&self, settings: Settings) {
         self.settings.store(Arc::new(settings));
-        self.changed.notify_one();
+        self.apply_again();
     }
 
     /// The servers changed: catalogs are rebuilt and hosts told.
     pub fn apply_again(&self) {
+        self.catalogs.invalidate();
         self.changed.notify_one();
     }
 

@@ -314,6 +314,7 @@ fn concerns(watched: &str, changed: &str) -> bool {
 
 impl DownstreamEvents for Gateway {
     fn listings_changed(&self) {
+        self.catalogs.invalidate();
         self.changed.notify_one();
     }
 
