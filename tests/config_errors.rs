@@ -156,6 +156,7 @@ fn rules_across_keys() {
         "listen:
   http: 127.0.0.1:8421
   path: mcp
+  max_body: 5GiB
   allowed_origins: ['*', 'https://app.example/', app.example]
   allowed_hosts: ['https://x']
 names: { separator: '::' }

@@ -98,6 +98,8 @@ impl Validator<'_> {
         }
         if listen.max_body.bytes() == 0 {
             self.wrong(&top.key("max_body"), "a body needs at least 1 byte");
+        } else if listen.max_body.bytes() > u64::from(u32::MAX) {
+            self.wrong(&top.key("max_body"), "this is less than 4GiB");
         }
         for (index, origin) in listen.allowed_origins.iter().enumerate() {
             if let Err(why) = allowed_origin(origin) {
