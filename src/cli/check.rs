@@ -331,10 +331,15 @@ fn show_connected(connected: &Connected) -> Result<(), Failure> {
         text.push('\n');
     };
     for server in connected.servers.iter().filter(|server| server.state != "ready") {
-        add(format!(
-            "\nserver \"{}\" is {}: {}",
-            server.name, server.state, server.detail
-        ));
+        let whole = if server.detail.starts_with("server ") {
+            server.detail.clone()
+        } else {
+            format!(
+                "server \"{}\" is {}: {}",
+                server.name, server.state, server.detail
+            )
+        };
+        add(format!("\n{whole}"));
         for line in &server.stderr {
             add(format!("  | {line}"));
         }

@@ -70,7 +70,7 @@ impl http_body::Body for Body {
 
 #[derive(Clone, Debug)]
 enum Way {
-    Pooled(legacy::Client<HttpsConnector<HttpConnector>, Body>),
+    Pooled(Box<legacy::Client<HttpsConnector<HttpConnector>, Body>>),
     Unix(PathBuf),
 }
 
@@ -133,7 +133,7 @@ impl Target {
             .pool_idle_timeout(IDLE_LIMIT)
             .build(connector);
         Ok(Self {
-            way: Way::Pooled(client),
+            way: Way::Pooled(Box::new(client)),
             uri: url.as_str().parse().map_err(|_| wrong())?,
             shown: format!("{}://{}", url.scheme(), url.authority()),
         })

@@ -100,6 +100,9 @@ impl Rows {
         } else {
             table.set_header(heads.iter().map(|head| Cell::new(head.to_uppercase())));
         }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
         Self { table, colour }
     }
 
@@ -122,7 +125,7 @@ impl Rows {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for line in self.table.to_string().lines() {
-            text.push_str(line.strip_prefix(' ').unwrap_or(line).trim_end());
+            text.push_str(line.trim_end());
             text.push('\n');
         }
         text

@@ -2,6 +2,7 @@
 //! refused.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
@@ -15,6 +16,8 @@ const STEPS: f64 = 1_000.0;
 /// See the module.
 pub(super) struct Terminal {
     bar: ProgressBar,
+    /// The bar is drawn from the first progress on.
+    drawn: AtomicBool,
 }
 
 impl fmt::Debug for Terminal {
@@ -26,15 +29,19 @@ impl fmt::Debug for Terminal {
 impl Terminal {
     /// A bar that appears with the first progress, and only on a terminal.
     pub(super) fn new(name: &str) -> Self {
-        // Hidden by itself where standard error is no terminal.
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_prefix(name.to_owned());
-        Self { bar }
+        let bar =
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_prefix(name.to_owned());
+        Self {
+            bar,
+            drawn: AtomicBool::new(false),
+        }
     }
 
     /// Takes the bar away.
     pub(super) fn end(&self) {
-        self.bar.finish_and_clear();
+        if self.drawn.load(Ordering::Relaxed) {
+            self.bar.finish_and_clear();
+        }
     }
 
     fn progress(&self, params: &Value) {
@@ -49,6 +56,10 @@ impl Terminal {
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("=> "));
+        }
+        if !self.drawn.swap(true, Ordering::Relaxed) {
+            // Stays hidden by itself where standard error is no terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         match total {
             Some(total) => {
@@ -79,7 +90,11 @@ impl Terminal {
     }
 
     fn line(&self, text: &str) {
-        self.bar.suspend(|| anstream::eprintln!("{text}"));
+        if self.drawn.load(Ordering::Relaxed) {
+            self.bar.suspend(|| anstream::eprintln!("{text}"));
+        } else {
+            anstream::eprintln!("{text}");
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) enum Answer {
     /// One JSON body, with the status it came with.
     Json(StatusCode, Bytes),
     /// A stream of messages.
-    Events(Events),
+    Events(Box<Events>),
     /// Something that is no MCP: the status and the start of the text.
     Refused(StatusCode, String),
 }
@@ -75,7 +75,7 @@ impl Daemon {
             .unwrap_or_default()
             .to_ascii_lowercase();
         if kind.starts_with("text/event-stream") && status.is_success() {
-            return Ok(Answer::Events(Events::new(response.into_body())));
+            return Ok(Answer::Events(Box::new(Events::new(response.into_body()))));
         }
         if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
             return Ok(Answer::Accepted);
@@ -97,7 +97,7 @@ impl Daemon {
         &self,
         mut head: HeaderMap,
         last: Option<&str>,
-    ) -> Result<Result<Events, StatusCode>, String> {
+    ) -> Result<Result<Box<Events>, StatusCode>, String> {
         head.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
             head.insert(headers::LAST_EVENT_ID, last);
@@ -108,7 +108,7 @@ impl Daemon {
             .await?;
         let status = response.status();
         if status == StatusCode::OK {
-            Ok(Ok(Events::new(response.into_body())))
+            Ok(Ok(Box::new(Events::new(response.into_body()))))
         } else {
             Ok(Err(status))
         }

@@ -337,7 +337,7 @@ impl Relay {
     }
 
     /// Passes the messages of a stream on until the answer; a broken stream of a legacy session is taken up again.
-    async fn stream(&self, mut events: Events, id: &HostId, legacy: bool, seen: impl Fn(&Message)) {
+    async fn stream(&self, mut events: Box<Events>, id: &HostId, legacy: bool, seen: impl Fn(&Message)) {
         let mut pause = FIRST_PAUSE;
         let mut tries = 0;
         loop {
