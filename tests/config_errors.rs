@@ -175,7 +175,7 @@ servers:
     roots: [/srv]
     rename: { a: x, b: x }
     tools: { deny: ['[a'] }
-  my server: { command: x }
+  mine: { command: x, prefix: my-server }
   my-server: { command: x }
 "
     ));
