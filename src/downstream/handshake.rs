@@ -257,7 +257,12 @@ impl Dialer {
                     },
                     Err(fault) => match fault.status {
                         Some(400 | 404 | 405 | 406 | 415) => {
-                            faults.push(OpenFault::from_call("handshake", fault))
+                            let mut fault = OpenFault::from_call("handshake", fault);
+                            if order.len() == 1 {
+                                // Its modern side is known: whatever the refusal, there is no legacy one.
+                                fault.kind = FaultKind::Malformed;
+                            }
+                            faults.push(fault);
                         }
                         _ => return Err(OpenFault::from_call("handshake", fault)),
                     },

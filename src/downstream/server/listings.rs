@@ -99,6 +99,8 @@ impl Server {
     }
 
     pub(super) fn mark_stale(&self, set: Option<CapabilitySet>, kind: &'static str) {
+        // A session's own connection with the base's capabilities has no listing of its own: the base's is meant.
+        let set = set.filter(|set| !self.is_base_set(*set));
         self.lock_stale().insert(Wanted {
             set: set.map(CapabilitySet::bits),
             kind,
