@@ -73,7 +73,18 @@ async fn finish(server: &HostServer, admin: Option<&AdminServer>, daemon: &Arc<D
     let grace = daemon.config().grace;
     server.stop_accepting();
     daemon.gateway.close_listeners();
-    let forced = server.drain(grace).await;
+    // The hosts of calls that outlive the grace are told so, and the drain has a moment for that.
+    let told = std::time::Duration::from_millis(500);
+    let abort = async {
+        tokio::time::sleep(grace).await;
+        daemon.gateway.abort_calls();
+    };
+    let drain = server.drain(grace + told);
+    tokio::pin!(drain);
+    let forced = tokio::select! {
+        forced = &mut drain => forced,
+        () = abort => drain.await,
+    };
     if forced.connections + forced.requests > 0 {
         tracing::warn!(
             connections = forced.connections,

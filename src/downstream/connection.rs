@@ -516,7 +516,7 @@ impl Connection {
         let mut guard = CallGuard {
             connection: self.clone(),
             id,
-            reason: "the host cancelled",
+            reason: "the call was cancelled",
             cancellable,
         };
         // Closing walks the table once; an entry that came after the walk must notice by itself.

@@ -3,16 +3,16 @@
 //! No single error code decides anything. A server says it is modern by answering `server/discover` with a list of
 //! versions, or by a recognised modern error; everything else leads to `initialize`. Used by [`super::server`] only.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::connection::{Connection, Facts, Hooks};
 use super::link::Link;
-use super::transport::child::{self, ChildSpec, SecretOrString};
+use super::transport::child::{self, ChildSpec, SecretOrString, StderrTail};
 use super::transport::http::HttpTarget;
-use super::transport::pipe::{PipeLimits, PipeLink};
+use super::transport::pipe::{PipeLimits, PipeLink, last_words};
 use super::transport::sse::SseLink;
 use super::transport::streamable::StreamableLink;
 use crate::config;
@@ -39,6 +39,8 @@ pub struct Dialer {
     pub stderr_lines: usize,
     /// The HTTP side, for a server with a URL.
     pub http: Option<Arc<HttpTarget>>,
+    /// Standard error of the child that was started last, for messages about starts that fail.
+    pub stderr: Mutex<Option<StderrTail>>,
 }
 
 /// An open connection and what its handshake told.
@@ -132,6 +134,13 @@ impl Dialer {
         }
     }
 
+    /// What the child that was started last wrote to standard error, as the end of a sentence.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let tail = self.stderr.lock().ok().and_then(|last| last.clone());
+        tail.map(|tail| last_words(&tail)).unwrap_or_default()
+    }
+
     /// The family that the configuration pins.
     #[must_use]
     pub fn pinned(&self) -> Option<Family> {
@@ -212,6 +221,9 @@ impl Dialer {
             message: error.to_string(),
             modern_error: false,
         })?;
+        if let Ok(mut last) = self.stderr.lock() {
+            *last = Some(child.stderr.clone());
+        }
         let connection = Connection::new(self.server.clone(), hooks.clone());
         connection.attach(Link::Pipe(PipeLink::start_child(&connection, child, self.pipe)));
         Ok(connection)
@@ -370,7 +382,7 @@ impl Dialer {
             quote(env!("CARGO_PKG_VERSION")),
         );
         connection
-            .request_with("initialize", &params, None, Some(self.config.start_timeout))
+            .request_with("initialize", &params, None, Some(self.config.start_timeout * 2))
             .await
     }
 

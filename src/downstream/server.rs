@@ -86,7 +86,7 @@ pub struct Server {
     running_since: OnceLock<Instant>,
     /// Starts so far, for status.
     starts: AtomicU64,
-    me: Weak<Server>,
+    me: Weak<Self>,
 }
 
 impl Server {
@@ -280,8 +280,9 @@ impl Server {
             stage: "handshake",
             kind: FaultKind::TimedOut,
             message: format!(
-                "it was not ready within start_timeout ({:?})",
-                self.config.start_timeout
+                "it was not ready within start_timeout ({:?}){}",
+                self.config.start_timeout,
+                self.dialer.last_words()
             ),
             modern_error: false,
         }

@@ -100,6 +100,7 @@ impl DownstreamSet {
             },
             stderr_lines: limits.stderr_lines,
             http,
+            stderr: std::sync::Mutex::default(),
         };
         Ok(Server::new(dialer.config.clone(), self.shared.clone(), dialer))
     }

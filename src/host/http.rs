@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::identity::Identity;
+use crate::runtime::tasks;
 use crate::session::HostTransport;
 use crate::wire::{HostId, Outgoing, sse};
 
@@ -210,8 +211,14 @@ pub(crate) async fn collect(shared: &Shared, headers: &HeaderMap, body: Incoming
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse::<usize>().ok())
         .unwrap_or(0);
-    // A host that asks before it sends has sent nothing that must be read away.
-    if declared > limit && headers.contains_key(http::header::EXPECT) {
+    if declared > limit {
+        // A host that asks before it sends has sent nothing that must be read away; another may be writing still, and
+        // is answered at once all the same.
+        if !headers.contains_key(http::header::EXPECT) {
+            tasks::spawn("read a refused body away", async move {
+                let _ = timeout(READ_AWAY, read(body, 0, 0)).await;
+            });
+        }
         return Err(too_large(limit));
     }
     match timeout(shared.settings.body_timeout, read(body, declared, limit)).await {
@@ -238,6 +245,8 @@ fn too_large(limit: usize) -> Fault {
     Fault::new(413, fault::INVALID_REQUEST, "body_too_large", message)
 }
 
+/// How long the rest of a refused body is read, so that its sender meets the answer and no reset connection.
+const READ_AWAY: std::time::Duration = std::time::Duration::from_secs(2);
 /// How much is reserved on a host's word, in bytes.
 const TRUSTED: usize = 1 << 20;
 

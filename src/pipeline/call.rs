@@ -369,9 +369,24 @@ impl Gateway {
             return self.refuse(&request, method, &fault);
         }
         let caller = request.caller.clone();
+        let subscribes = method == "resources/subscribe";
+        let note = |on: bool| {
+            if let Some(server) = self.server(&server) {
+                server.note_subscription(&caller, &local, on);
+            }
+        };
+        if subscribes && target.bound.listed() {
+            // Before the server knows: an update may come as fast as the answer.
+            note(true);
+        }
         let reply = self.forward(request, method, target).await;
-        if let Some(server) = self.server(&server) {
-            server.note_subscription(&caller, &local, method == "resources/subscribe");
+        let failed = reply.message.as_ref().is_none_or(|message| {
+            let bytes = message.clone().into_bytes();
+            Message::parse(bytes, crate::wire::JsonLimits::default())
+                .is_ok_and(|message| message.kind() == Kind::Error)
+        });
+        if subscribes == failed {
+            note(false);
         }
         reply
     }

@@ -123,6 +123,20 @@ impl Fault {
         }
     }
 
+    /// The call was ended by our own end.
+    #[must_use]
+    pub fn shutdown() -> Self {
+        Self {
+            side: Side::Manifold,
+            retryable: true,
+            ..Self::host(
+                -32603,
+                "shutdown",
+                "manifold is stopping and the call did not end within the grace period",
+            )
+        }
+    }
+
     /// A call that got no answer.
     #[must_use]
     pub fn call(server: &str, fault: &CallFault) -> Self {

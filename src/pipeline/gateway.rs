@@ -57,6 +57,8 @@ pub struct Gateway {
     pub(super) in_flight: AtomicUsize,
     pub(super) per_identity: DashMap<Arc<str>, Arc<AtomicUsize>>,
     pub(super) rejected: AtomicU64,
+    /// Cancelled when the grace period of a shutdown is over.
+    pub(super) aborted: CancellationToken,
     /// Cancelled when listen streams must end.
     pub(super) closing: CancellationToken,
     pub(super) me: Weak<Gateway>,
@@ -83,6 +85,7 @@ impl Gateway {
             in_flight: AtomicUsize::new(0),
             per_identity: DashMap::new(),
             rejected: AtomicU64::new(0),
+            aborted: CancellationToken::new(),
             closing: CancellationToken::new(),
             me: me.clone(),
         })
@@ -103,6 +106,11 @@ impl Gateway {
     pub fn apply_again(&self) {
         self.catalogs.invalidate();
         self.changed.notify_one();
+    }
+
+    /// The grace period of a shutdown is over: every call that still runs is cancelled downstream, and its host told.
+    pub fn abort_calls(&self) {
+        self.aborted.cancel();
     }
 
     /// Ends listen streams with their result; new ones end at once.
@@ -193,15 +201,39 @@ impl Gateway {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn reverse_allowed(&self, server: &str, word: &str) -> bool {
-        decide(
-            &self
-                .settings
-                .load()
-                .policy
-                .bind(PolicyKind::Reverse, server, word),
-        )
-        .is_ok()
+    /// Whether policy lets this server ask hosts such a thing; a refusal is recorded with its rules.
+    pub(super) fn reverse_allowed(
+        &self,
+        server: &Arc<str>,
+        word: &str,
+        call: Option<u64>,
+        caller: &Caller,
+        message: &Message,
+    ) -> bool {
+        let bound = self
+            .settings
+            .load()
+            .policy
+            .bind(PolicyKind::Reverse, server, word);
+        let Err(refusal) = decide(&bound) else { return true };
+        self.audit.record(Record {
+            call,
+            caller: Some(Arc::new(audit_caller(caller))),
+            callee: Some(Arc::new(audit::Callee {
+                server: server.clone(),
+                transport: None,
+                revision: None,
+            })),
+            method: message.method().map(|method| method.into_owned().into()),
+            kind: Some(PolicyKind::Reverse),
+            local: Some(refusal.local().clone()),
+            decision: Some(crate::policy::Effect::Deny),
+            layer: Some(refusal.layer()),
+            rules: Some(refusal.rules().clone()),
+            outcome: Some(audit::Outcome::Denied),
+            ..Record::new(Event::Denied)
+        });
+        false
     }
 
     /// How the progress that a host reports for a reverse request finds its way back.
@@ -383,8 +415,10 @@ impl HostService for Gateway {
             {
                 downstreams.host_seen(None);
             }
+            let (aborted, message) = (self.aborted.clone(), request.message.clone());
             tokio::select! {
                 biased;
+                () = aborted.cancelled() => reply_fault(&message, &Fault::shutdown()),
                 () = cancel.cancelled() => Reply::cancelled(),
                 reply = self.answer(request) => reply,
             }

@@ -306,7 +306,8 @@ fn acknowledgement(listener: &Listener) -> Outgoing {
 }
 
 /// Whether an update of `changed` concerns someone who watches `watched`: the same, or a part of it.
-fn concerns(watched: &str, changed: &str) -> bool {
+#[must_use]
+pub fn concerns(watched: &str, changed: &str) -> bool {
     changed
         .strip_prefix(watched)
         .is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with(['/', '?', '#']))
@@ -323,7 +324,12 @@ impl DownstreamEvents for Gateway {
             return;
         };
         if let Some(caller) = self.session_caller(session) {
-            if let Some(session) = session {
+            // Only what the session subscribed to; some servers tell everybody everything.
+            let changed = unquote(span.of(message.bytes()));
+            let wanted = self
+                .server(server)
+                .is_some_and(|server| server.subscribed(&caller, &changed));
+            if let Some(session) = session.filter(|_| wanted) {
                 let outgoing = self.public_notice(server, Self::key(&caller), &caller, message);
                 session.general.send(Lane::Notice, outgoing);
             }

@@ -226,6 +226,8 @@ pub trait Downstream: Send + Sync + Debug {
     fn roots(&self) -> Option<String>;
     /// Modern: what hosts listen to on this server from now on: resource URIs and task ids, as the server says them.
     fn watch(&self, uris: Vec<String>, tasks: Vec<String>);
+    /// Whether this session has subscribed to this resource, or to one that it is a part of.
+    fn subscribed(&self, caller: &Arc<Caller>, uri: &str) -> bool;
     /// Remembers a resource subscription of a session, so that a new connection can be told again.
     fn note_subscription(&self, caller: &Arc<Caller>, uri: &str, on: bool);
     /// A legacy session has ended: its connections may close.

@@ -206,13 +206,11 @@ impl Gateway {
             responder.reply(ReverseReply::Error { code, message: text });
         };
         let (needed, word) = need(message)?;
-        if !self.reverse_allowed(server, word) {
-            refuse(
-                responder,
-                -32603,
-                format!("policy does not allow {word} requests of this server"),
-                "denied",
-            );
+        if !self.reverse_allowed(server, word, call, caller, message) {
+            responder.reply(ReverseReply::Error {
+                code: -32603,
+                message: format!("policy does not allow {word} requests of this server"),
+            });
             return None;
         }
         if !caller.capabilities.has(needed) {

@@ -169,12 +169,28 @@ impl Downstream for Server {
         });
     }
 
-    fn note_subscription(&self, caller: &Arc<Caller>, uri: &str, on: bool) {
-        let Some(slot) = self
+    fn subscribed(&self, caller: &Arc<Caller>, uri: &str) -> bool {
+        let slot = self
             .slot_key(caller)
-            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()))
-        else {
-            return;
+            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()));
+        slot.is_some_and(|slot| {
+            let uris = slot
+                .subscriptions
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            uris.iter()
+                .any(|watched| crate::pipeline::listen::concerns(watched, uri))
+        })
+    }
+
+    fn note_subscription(&self, caller: &Arc<Caller>, uri: &str, on: bool) {
+        let Some(key) = self.slot_key(caller) else { return };
+        let slot = match on {
+            true => self.slots.entry(key).or_default().clone(),
+            false => match self.slots.get(&key).map(|slot| slot.clone()) {
+                Some(slot) => slot,
+                None => return,
+            },
         };
         let mut uris = slot
             .subscriptions

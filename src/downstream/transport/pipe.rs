@@ -4,7 +4,7 @@
 //! reverse requests) overtake queued requests. A request whose call was cancelled while it was queued is never
 //! written. The reader never waits for anything but the next bytes.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -46,7 +46,8 @@ pub struct PipeLink {
     process: Option<ProcessHandle>,
     stderr: Option<StderrTail>,
     ladder: StopLadder,
-    reader_done: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// Cancelled when the reader has read everything there is.
+    drained: CancellationToken,
 }
 
 impl PipeLink {
@@ -58,21 +59,13 @@ impl PipeLink {
         let mut watched = process.clone();
         let (weak, tail) = (Arc::downgrade(connection), stderr.clone());
         // The reader usually sees the end first; a grandchild that holds the pipe open must not hide the exit.
-        let reader = link.reader_done.get_mut().ok().and_then(Option::take);
+        let drained = link.drained.clone();
         tasks::spawn("child watcher", async move {
             let status = watched.exited().await;
-            if let Some(reader) = reader {
-                // What the child wrote before its end is still in the pipe: read it first.
-                let _ = tokio::time::timeout(std::time::Duration::from_millis(500), reader).await;
-            }
+            // What the child wrote before its end is still in the pipe: read it first.
+            let _ = tokio::time::timeout(std::time::Duration::from_millis(500), drained.cancelled()).await;
             if let Some(connection) = weak.upgrade() {
-                let last = tail.lines();
-                let said = if last.is_empty() {
-                    String::new()
-                } else {
-                    format!("; it last wrote: {}", last.join(" | "))
-                };
-                connection.close(&format!("the process ended ({status}){said}"));
+                connection.close(&format!("the process ended ({status}){}", last_words(&tail)));
             }
         });
         link.process = Some(process);
@@ -97,7 +90,8 @@ impl PipeLink {
             write(weak.clone(), writer, queued, overtaking, stop_writing.clone()),
         );
         let ended = connection.end_token();
-        let reader_done = tasks::spawn("pipe reader", read(weak, reader, limits, ended));
+        let drained = CancellationToken::new();
+        tasks::spawn("pipe reader", read(weak, reader, limits, ended, drained.clone()));
         Self {
             requests,
             urgent,
@@ -105,7 +99,7 @@ impl PipeLink {
             process: None,
             stderr: None,
             ladder: limits.ladder,
-            reader_done: Mutex::new(Some(reader_done)),
+            drained,
         }
     }
 
@@ -146,6 +140,18 @@ impl PipeLink {
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(ProcessHandle::pid)
+    }
+}
+
+/// The end of standard error as the end of a sentence.
+pub fn last_words(tail: &StderrTail) -> String {
+    let lines = tail.lines();
+    let skip = lines.len().saturating_sub(5);
+    let last: Vec<&str> = lines.iter().skip(skip).map(String::as_str).collect();
+    if last.is_empty() {
+        String::new()
+    } else {
+        format!("; it last wrote: {}", last.join(" | "))
     }
 }
 
@@ -247,6 +253,7 @@ async fn read(
     mut reader: impl AsyncRead + Unpin,
     limits: PipeLimits,
     ended: CancellationToken,
+    drained: CancellationToken,
 ) {
     let mut decoder = LineDecoder::new(limits.line);
     let mut buffer = BytesMut::with_capacity(READ);
@@ -273,8 +280,9 @@ async fn read(
             }
         }
     };
+    drained.cancel();
     // A child's exit says more than its closed pipe: leave the watcher a moment to report it.
-    let grace = std::time::Duration::from_millis(300);
+    let grace = std::time::Duration::from_secs(1);
     let _ = tokio::time::timeout(grace, ended.cancelled()).await;
     if let Some(connection) = connection.upgrade() {
         connection.close(&why);

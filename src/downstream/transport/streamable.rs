@@ -497,6 +497,8 @@ impl Exchange<'_> {
         self.shared.forget(self.connection);
         CallFault {
             status: status.map(|status| status.as_u16()),
+            // Refused before it ran: the host is told that it may send the call again, which manifold never does.
+            sent: false,
             ..fault
         }
     }
