@@ -34,6 +34,9 @@ pub const SERVER_INFO: &str = concat!(
     "\"}"
 );
 
+/// Identity key and URI, to the server that named it.
+pub(super) type Links = HashMap<(Arc<str>, String), Arc<str>>;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Gateway {
@@ -49,7 +52,7 @@ pub struct Gateway {
     /// Open `subscriptions/listen` requests.
     pub(super) listeners: DashMap<u64, Arc<Listener>>,
     /// Which server's results named an unlisted URI, per identity; bounded.
-    pub(super) links: Mutex<HashMap<(Arc<str>, String), Arc<str>>>,
+    pub(super) links: Mutex<Links>,
     /// Reverse requests outside of calls: by session label, server and the server's id.
     pub(super) loose: DashMap<(Arc<str>, Arc<str>, HostId), u64>,
     pub(super) changed: Notify,
@@ -61,7 +64,7 @@ pub struct Gateway {
     pub(super) aborted: CancellationToken,
     /// Cancelled when listen streams must end.
     pub(super) closing: CancellationToken,
-    pub(super) me: Weak<Gateway>,
+    pub(super) me: Weak<Self>,
 }
 
 impl Gateway {

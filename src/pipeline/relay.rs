@@ -29,7 +29,7 @@ pub struct CallRelay {
     /// Open reverse requests: the server's id, ours towards the host.
     pub(super) open: Mutex<HashMap<HostId, u64>>,
     pub(super) waiting: Arc<AtomicUsize>,
-    pub(super) me: Weak<CallRelay>,
+    pub(super) me: Weak<Self>,
 }
 
 impl CallRelay {

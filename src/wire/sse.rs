@@ -69,7 +69,7 @@ fn push_field(out: &mut String, field: &str, value: Option<&str>) {
     out.extend(
         value
             .chars()
-            .filter(|c| !matches!(c, '\r' | '\n') && !(without_nul && *c == '\0')),
+            .filter(|c| !(matches!(c, '\r' | '\n') || (without_nul && *c == '\0'))),
     );
     out.push('\n');
 }

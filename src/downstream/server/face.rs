@@ -32,10 +32,9 @@ impl Downstream for Server {
 
     fn listed(&self, set: Option<CapabilitySet>) -> BoxFuture<'_, ()> {
         let new_set = |set: CapabilitySet| {
-            self.serves_legacy()
-                && !self.is_base_set(set)
-                && !self.listings.contains_key(&set.bits())
-                && !(self.shared.single_host && self.known_family() == Some(Family::Legacy))
+            let base_is_theirs = self.shared.single_host && self.known_family() == Some(Family::Legacy);
+            let known = self.is_base_set(set) || self.listings.contains_key(&set.bits());
+            self.serves_legacy() && !base_is_theirs && !known
         };
         if self.base_listing.load().is_some() && !set.is_some_and(new_set) {
             return Box::pin(std::future::ready(()));
