@@ -376,3 +376,38 @@ fn a_relay_ends_its_session_and_tells_when_the_daemon_is_gone() {
         seen.raw
     );
 }
+
+#[test]
+fn a_relay_learns_the_parameter_headers_that_a_host_did_not_ask_for() {
+    let tool = r#"{"name":"located","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
+    let steps = json!([{ "result": r#"{"content":[],"structuredContent":{"a":@@ARGS@@}}"# }]);
+    let fake = Fake::new("one", ServerKind::HttpModern).raw_tool("located", tool, steps);
+    let daemon = Setup::of(&[&fake]).start();
+    let options = Options {
+        connect: Some(daemon.url()),
+        ..Options::default()
+    };
+    let host = Host::with(&daemon, HostKind::StdioModern, options);
+    // The host kept the list of an earlier run: no list has passed this relay.
+    let seen = host.call("one__located", r#"{"region":"eu"}"#);
+    assert_eq!(
+        seen.result()["structuredContent"]["a"]["region"],
+        "eu",
+        "{}",
+        seen.raw
+    );
+    let sent = fake.calls("located").pop().expect("the server was called");
+    assert_eq!(sent.header("mcp-param-region").as_deref(), Some("eu"));
+}
+
+#[test]
+fn a_configuration_that_starts_itself_is_refused() {
+    let setup = Setup::new();
+    let config = setup.config_path();
+    let entry = json!({ "command": MANIFOLD, "args": ["serve", "--config", config] });
+    let daemon = setup.entry("me", entry).start();
+    until("the child has refused to run", || {
+        let status = daemon.server_status("me").to_string();
+        status.contains("starts the configuration itself").then_some(())
+    });
+}

@@ -58,7 +58,7 @@ pub(super) struct Relay {
     session: Mutex<Session>,
     learned: Learned,
     /// Requests that are open. Cancelling one closes its exchange: for a modern request that is the whole
-    /// cancellation, for a legacy one the daemon has been told before.
+    /// cancellation, for a legacy one the daemon is told besides.
     open: Mutex<HashMap<HostId, (Family, CancellationToken)>>,
     requests: TaskTracker,
     ended: CancellationToken,
@@ -157,11 +157,12 @@ impl Relay {
     async fn cancel(self: &Arc<Self>, message: &Message) {
         let id = message.shared(Member::RequestId).map(HostId::from_raw);
         let open = id.and_then(|id| lock(&self.open).get(&id).cloned());
+        if let Some((_, cancel)) = &open {
+            // First: the daemon ends the exchange of a cancelled request without an answer, which is none to report.
+            cancel.cancel();
+        }
         if !matches!(open, Some((Family::Modern, _))) {
             self.tell(message, "notifications/cancelled").await;
-        }
-        if let Some((_, cancel)) = open {
-            cancel.cancel();
         }
     }
 
