@@ -11,4 +11,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
+mod bad_hosts;
+mod calls;
+mod fidelity;
+mod habits;
+mod lifecycle;
+mod lists;
+mod names;
+mod policy;
+mod precedence;
+mod reverse;
 mod self_check;
+mod sessions;
+mod traps;
