@@ -177,17 +177,13 @@ fn a_write_failure_is_visible_and_calls_go_on() {
     std::fs::write(setup.path().join("blocked"), b"").unwrap();
     let dir = setup.path().join("blocked/audit");
     let daemon = setup.set("audit", json!({ "dir": dir })).prepare();
-    let (code, _, err) =
-        match crate::support::process::Process::start("serve", &mut daemon.command(&["serve"])) {
-            (process, _) => {
-                let code = until("it refuses to start or says what is wrong", || {
-                    process
-                        .exited()
-                        .map(Some)
-                        .or_else(|| (process.log_has("audit")).then_some(None))
-                });
-                (code, (), process.log_tail(50))
-            }
-        };
+    let (process, _) = crate::support::process::Process::start("serve", &mut daemon.command(&["serve"]));
+    let code = until("it refuses to start or says what is wrong", || {
+        process
+            .exited()
+            .map(Some)
+            .or_else(|| process.log_has("audit").then_some(None))
+    });
+    let err = process.log_tail(50);
     assert!(err.contains("audit"), "{code:?} {err}");
 }

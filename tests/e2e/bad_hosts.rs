@@ -186,10 +186,10 @@ fn sizes_and_depth() {
         daemon.address()
     );
     let mut exchange = http::Exchange::send(&daemon.address(), "", head.as_bytes());
-    if let Ok(exchange) = &mut exchange {
-        if exchange.read_head().is_ok() {
-            assert!((400..500).contains(&exchange.status), "{}", exchange.status);
-        }
+    if let Ok(exchange) = &mut exchange
+        && exchange.read_head().is_ok()
+    {
+        assert!((400..500).contains(&exchange.status), "{}", exchange.status);
     }
     host.call("one__echo", "{}").result();
 }

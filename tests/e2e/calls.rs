@@ -217,8 +217,7 @@ fn a_late_answer_is_dropped() {
     host.wait_answer(&call).error();
     fake.release("go");
     host.call("one__echo", "{}").result();
-    let answers =
-        host.matching(|seen| seen.value.get("method").is_none() && seen.value["id"].to_string() == call.id);
+    let answers = host.matching(|seen| seen.answers(&call));
     assert_eq!(answers.len(), 1);
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::host::{raw_items, raw_member};
 use crate::support::{Fake, Host, HostKind, ServerKind, Setup};
 
 /// A small deterministic generator: the same odd JSON in every run.
@@ -168,41 +169,72 @@ crate::pairs!(generated_json, super::odd_json, [
     modern_http_to_http: HttpModern -> HttpModern,
 ]);
 
-/// Every recorded listing of a real server under `tests/fixtures` goes through as it is.
+/// Every recorded listing of a real server under `tests/fixtures` goes through as it is, in every kind.
 #[test]
 fn recorded_listings() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/listings");
     let mut files: Vec<_> = std::fs::read_dir(&folder)
-        .into_iter()
-        .flatten()
+        .unwrap()
         .flatten()
         .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "ndjson"))
         .collect();
     files.sort();
-    assert!(files.len() >= 3, "recorded listings in {}", folder.display());
+    assert!(files.len() >= 5, "recorded listings in {}", folder.display());
     for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let items = crate::support::host::raw_items(&text);
-        let mut fake = Fake::new("one", ServerKind::StdioLegacy);
-        let mut expected = Vec::new();
-        for raw in &items {
-            let name = crate::support::host::raw_member(raw, "name").unwrap();
-            let plain = name.trim_matches('"').to_owned();
-            fake = fake.raw_tool(&plain, raw, json!([]));
-            expected.push((plain, raw.clone()));
+        recorded(&file);
+    }
+}
+
+const KINDS: [(&str, &str, &str, &str); 4] = [
+    ("tools/list", "tools", "tools", "name"),
+    ("prompts/list", "prompts", "prompts", "name"),
+    ("resources/list", "resources", "resources", "uri"),
+    (
+        "resources/templates/list",
+        "resourceTemplates",
+        "templates",
+        "uriTemplate",
+    ),
+];
+
+fn recorded(file: &std::path::Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut fake = Fake::new("one", ServerKind::StdioLegacy);
+    let mut expected: Vec<Vec<String>> = vec![Vec::new(); KINDS.len()];
+    for line in text.lines() {
+        let Some(result) = raw_member(line, "result") else {
+            continue;
+        };
+        for (number, (_, key, list, id)) in KINDS.iter().enumerate() {
+            let Some(items) = raw_member(&result, key) else {
+                continue;
+            };
+            for raw in raw_items(&items) {
+                let name: String = serde_json::from_str(&raw_member(&raw, id).unwrap()).unwrap();
+                fake = fake.item(list, json!({ "key": name, "raw": raw }));
+                expected[number].push(raw);
+            }
         }
-        let daemon = Setup::of(&[&fake])
-            .set("names", json!({ "max_length": 64 }))
-            .start();
-        let host = Host::connect(&daemon, HostKind::Http);
-        host.wait_tools("every recorded tool", |names| names.len() == items.len());
-        for (listed, (name, raw)) in host.tools().iter().zip(&expected) {
-            let public = crate::support::host::raw_member(listed, "name").unwrap();
+    }
+    let daemon = Setup::of(&[&fake])
+        .set("names", json!({ "max_length": 64 }))
+        .start();
+    let host = Host::connect(&daemon, HostKind::Http);
+    host.wait_tools("every recorded tool", |names| names.len() == expected[0].len());
+    for ((method, key, _, id), expected) in KINDS.iter().zip(&expected) {
+        if expected.is_empty() {
+            continue;
+        }
+        let listed = host.list(method, key);
+        assert_eq!(listed.len(), expected.len(), "{method} of {}", file.display());
+        for (listed, raw) in listed.iter().zip(expected) {
+            let public = raw_member(listed, id).unwrap();
+            let local = raw_member(raw, id).unwrap();
             assert_eq!(
-                listed.replacen(&public, &format!("\"{name}\""), 1),
+                listed.replacen(&format!("\"{id}\":{public}"), &format!("\"{id}\":{local}"), 1),
                 *raw,
-                "{} in {}",
-                name,
+                "{method} of {}",
                 file.display()
             );
         }

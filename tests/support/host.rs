@@ -126,6 +126,10 @@ impl Seen {
             .unwrap_or_default()
             .to_owned()
     }
+    /// Whether this is the answer to that call, by the raw text of its id.
+    pub fn answers(&self, call: &Call) -> bool {
+        is_answer(self, &call.id)
+    }
     pub fn is_request(&self) -> bool {
         self.value.get("method").is_some() && self.value.get("id").is_some()
     }
