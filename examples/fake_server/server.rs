@@ -540,9 +540,15 @@ impl Server {
         }
     }
 
+    pub fn enabled_file(&self, key: &str) -> PathBuf {
+        let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.control(&format!("enabled-{hex}"))
+    }
+
     fn visible(&self, context: &Context, item: &Item) -> bool {
         let state = self.state.lock().unwrap();
-        if state.disabled.contains(&item.key) || (item.hidden && !state.enabled.contains(&item.key)) {
+        let enabled = state.enabled.contains(&item.key) || self.enabled_file(&item.key).exists();
+        if state.disabled.contains(&item.key) || (item.hidden && !enabled) {
             return false;
         }
         item.needs

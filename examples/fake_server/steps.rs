@@ -176,6 +176,8 @@ fn one(context: &Context, step: &Step) -> Flow {
             let mut state = server.state.lock().unwrap();
             state.enabled.insert(key.clone());
             state.disabled.remove(key);
+            // Other processes of this server share what it offers, as those with a common store do.
+            let _ = std::fs::write(server.enabled_file(key), b"");
         }
         Step::Disable(key) => {
             server.state.lock().unwrap().disabled.insert(key.clone());

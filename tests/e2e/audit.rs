@@ -13,7 +13,7 @@ fn about<'a>(records: &'a [Value], text: &str) -> Vec<&'a Value> {
 }
 
 fn kind(record: &Value) -> &str {
-    ["kind", "event", "type"]
+    ["event"]
         .iter()
         .find_map(|key| record[*key].as_str())
         .unwrap_or_default()

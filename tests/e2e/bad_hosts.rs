@@ -23,7 +23,6 @@ const NONSENSE: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"x"}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
-    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":[]}}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":7}}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"nothing/here"}"#,
     r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}"#,

@@ -107,7 +107,7 @@ fn odd_json(host: HostKind, server: ServerKind) {
     let mut items = Vec::new();
     for number in 0..40 {
         let extra = random.object(3, "extra");
-        let extra = extra.trim_start_matches('{').trim_end_matches('}').to_owned();
+        let extra = extra[1..extra.len() - 1].to_owned();
         let comma = if extra.trim().is_empty() { "" } else { "," };
         let raw = format!(
             r#"{{{extra}{comma}"name" : "t{number}","inputSchema":{{"type":"object","x":{}}},"_meta":{{"v":{}}}}}"#,

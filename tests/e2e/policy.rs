@@ -120,8 +120,8 @@ fn prompts_and_resources_by_name() {
     let fakes = fakes();
     let policy = json!({ "default": "allow", "rules": [
         { "id": "p", "effect": "deny", "prompts": ["one/secret"] },
-        { "id": "r", "effect": "deny", "resources": ["file:///secret/*"] },
-        { "id": "t", "effect": "deny", "resources": ["db://salaries"] },
+        { "id": "r", "effect": "deny", "resources": ["*/file:///secret/*"] },
+        { "id": "t", "effect": "deny", "resources": ["one/db://salaries"] },
     ] });
     let (_daemon, host) = with_policy(&fakes, policy);
     host.wait_tool("one__read");

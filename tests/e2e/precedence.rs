@@ -503,7 +503,12 @@ fn modern_requests_know_no_session() {
 
 #[test]
 fn modern_results_carry_what_the_revision_asks_for() {
-    let (_fake, daemon) = rig();
+    let fake = Fake::echo("one", ServerKind::StdioModern)
+        .resource("file:///a")
+        .prompt("p")
+        .template("db://{x}");
+    let daemon = Setup::of(&[&fake]).start();
+    Host::connect(&daemon, HostKind::HttpModern).wait_tool("one__echo");
     for method in [
         "tools/list",
         "prompts/list",

@@ -217,11 +217,11 @@ fn roots_outside_a_call() {
     );
 }
 
-/// A question of a server while no call runs is refused, and reaches nobody.
+/// A question of a shared server while no call runs can be attributed to nobody: refused.
 #[test]
 fn a_question_out_of_the_blue() {
     let fake = Fake::echo("one", ServerKind::StdioLegacy);
-    let daemon = Setup::of(&[&fake]).start();
+    let daemon = Setup::new().server(&fake, json!({ "sharing": "shared" })).start();
     let hosts = [
         Host::with(&daemon, HostKind::Http, Options::asking()),
         Host::with(&daemon, HostKind::Http, Options::asking()),

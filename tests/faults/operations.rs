@@ -28,6 +28,7 @@ fn ops_1_every_way_a_file_changes() {
     host.wait_tools("no trace of the first", |names| {
         !names.iter().any(|name| name.starts_with("first"))
     });
+    host.call("s0__echo", "{}").result();
     let starts: Vec<usize> = fakes[..3].iter().map(|fake| fake.pids().len()).collect();
     daemon.process().signal(Signal::HUP);
     daemon.process().signal(Signal::HUP);

@@ -233,7 +233,8 @@ impl Daemon {
         known
             .get_or_insert_with(|| {
                 until_log(self.process(), "the admin listener's address is logged", |line| {
-                    (line.contains("listening") && line.to_ascii_lowercase().contains("admin"))
+                    line.to_ascii_lowercase()
+                        .contains("admin")
                         .then(|| find_address(line))
                         .flatten()
                 })

@@ -51,8 +51,9 @@ pub fn tool(name: &str, steps: Value) -> Value {
 
 pub fn tool_text(name: &str) -> String {
     format!(
-        r#"{{"name":{},"description":"does {name}","inputSchema":{{"type":"object"}}}}"#,
-        json!(name)
+        r#"{{"name":{},"description":{},"inputSchema":{{"type":"object"}}}}"#,
+        json!(name),
+        json!(format!("does {name}"))
     )
 }
 
@@ -273,7 +274,7 @@ impl Fake {
             .map(|line| {
                 let entry: Value = serde_json::from_slice(line).unwrap();
                 let raw = entry["raw"].as_str().unwrap_or_default().to_owned();
-                let value = serde_json::from_str(&raw).unwrap_or(Value::Null);
+                let value = super::host::lenient(&raw).unwrap_or(Value::Null);
                 Recorded {
                     kind: entry["kind"].as_str().unwrap_or_default().to_owned(),
                     pid: entry["pid"]

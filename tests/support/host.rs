@@ -140,6 +140,28 @@ pub fn raw_member(object: &str, name: &str) -> Option<String> {
     members.get(name).map(|raw| raw.get().to_owned())
 }
 
+/// The value of a text that may hold what `Value` cannot (1e400, lone surrogates): those leaves become null.
+pub fn lenient(text: &str) -> Option<Value> {
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some(value);
+    }
+    if let Ok(members) = serde_json::from_str::<HashMap<String, Box<RawValue>>>(text) {
+        return Some(
+            members
+                .into_iter()
+                .map(|(key, raw)| (key, lenient(raw.get()).unwrap_or_default()))
+                .collect(),
+        );
+    }
+    let items: Vec<Box<RawValue>> = serde_json::from_str(text).ok()?;
+    Some(
+        items
+            .into_iter()
+            .map(|raw| lenient(raw.get()).unwrap_or_default())
+            .collect(),
+    )
+}
+
 /// The raw texts of an array.
 pub fn raw_items(array: &str) -> Vec<String> {
     let items: Vec<Box<RawValue>> = serde_json::from_str(array).unwrap();
@@ -307,7 +329,7 @@ impl Host {
     }
 
     fn arrived(&self, stream: &str, raw: &str, event_id: Option<String>, status: u16) {
-        let value: Value = serde_json::from_str(raw).unwrap_or_else(|_| json!({ "not json": raw }));
+        let value: Value = lenient(raw).unwrap_or_else(|| json!({ "not json": raw }));
         let seen = Seen {
             stream: stream.to_owned(),
             raw: raw.to_owned(),
@@ -459,7 +481,7 @@ impl Host {
     }
 
     fn post_headers(&self, text: &str) -> Vec<(String, String)> {
-        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let value: Value = lenient(text).unwrap_or_default();
         let mut headers = vec![
             (http::BOTH.0.to_owned(), http::BOTH.1.to_owned()),
             (http::JSON.0.to_owned(), http::JSON.1.to_owned()),
@@ -766,7 +788,7 @@ pub fn names(items: &[String]) -> Vec<String> {
     items
         .iter()
         .map(|item| {
-            serde_json::from_str::<Value>(item).unwrap()["name"]
+            lenient(item).unwrap()["name"]
                 .as_str()
                 .unwrap_or_default()
                 .to_owned()

@@ -29,7 +29,7 @@ pub use host::{Call, Host, HostKind, Options, Seen};
 use std::time::{Duration, Instant};
 
 /// The bound of every wait: generous, since builders share the machine.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(15);
 
 /// How long we look before we believe that something does *not* happen.
 pub const QUIET: Duration = Duration::from_millis(400);
