@@ -55,7 +55,7 @@ fn habit_claude_code_discovers_and_listens_on_one_pipe() {
     host.request("server/discover", "").result();
     host.wait_tool("one__echo");
     let call = host.start_call_with(
-        "2",
+        "902",
         "one__echo",
         r#"{"x":1}"#,
         r#""progressToken":2,"claudecode/toolUseId":"toolu_1""#,

@@ -142,24 +142,22 @@ pub fn raw_member(object: &str, name: &str) -> Option<String> {
 
 /// The value of a text that may hold what `Value` cannot (1e400, lone surrogates): those leaves become null.
 pub fn lenient(text: &str) -> Option<Value> {
+    lenient_within(text, 20)
+}
+
+fn lenient_within(text: &str, depth: u32) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(text) {
         return Some(value);
     }
+    let inner = |raw: Box<RawValue>| lenient_within(raw.get(), depth - 1).unwrap_or_default();
+    if depth == 0 {
+        return None;
+    }
     if let Ok(members) = serde_json::from_str::<HashMap<String, Box<RawValue>>>(text) {
-        return Some(
-            members
-                .into_iter()
-                .map(|(key, raw)| (key, lenient(raw.get()).unwrap_or_default()))
-                .collect(),
-        );
+        return Some(members.into_iter().map(|(key, raw)| (key, inner(raw))).collect());
     }
     let items: Vec<Box<RawValue>> = serde_json::from_str(text).ok()?;
-    Some(
-        items
-            .into_iter()
-            .map(|raw| lenient(raw.get()).unwrap_or_default())
-            .collect(),
-    )
+    Some(items.into_iter().map(inner).collect())
 }
 
 /// The raw texts of an array.
