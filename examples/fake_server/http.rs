@@ -334,7 +334,7 @@ fn post_legacy(server: &Arc<Server>, socket: &TcpStream, request: &Request, pars
                 _ => refuse(socket, 404, id, -32001, "Session not found", ""),
             };
         }
-        if parsed.method.as_deref() != Some("server/discover") {
+        if !matches!(parsed.method.as_deref(), Some("server/discover" | "initialize")) {
             server.violation("a request without a session", &request.body);
         }
         return match script.before_handshake.as_str() {
