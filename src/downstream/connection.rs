@@ -282,6 +282,13 @@ impl Connection {
         }
     }
 
+    /// Ends one call with a fault that knows more than the table does.
+    pub fn refuse(&self, id: WireId, fault: CallFault) {
+        if let Some((_, pending)) = self.pending.remove(&id.0) {
+            let _ = pending.answer.send(Err(fault));
+        }
+    }
+
     /// The one call that is in flight, if there is exactly one.
     #[must_use]
     pub fn only_call(&self) -> Option<WireId> {

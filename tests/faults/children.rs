@@ -218,6 +218,31 @@ fn pro_8_environment_and_working_directory() {
     }
 }
 
+#[test]
+fn pro_9_a_file_that_cannot_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain.sh");
+    std::fs::write(&plain, "#!/bin/sh\nexit 0\n").unwrap();
+    let crlf = folder.path().join("crlf.sh");
+    std::fs::write(&crlf, "#!/bin/sh\r\nexit 0\r\n").unwrap();
+    std::fs::set_permissions(&crlf, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let good = Fake::echo("good", ServerKind::StdioLegacy);
+    let daemon = Setup::of(&[&good])
+        .entry("plain", json!({ "command": plain }))
+        .entry("crlf", json!({ "command": crlf }))
+        .set("start_wait", json!("1s"))
+        .start();
+    Host::connect(&daemon, HostKind::Http).wait_tool("good__echo");
+    until("the status says what is wrong", || {
+        let (plain, crlf) = (
+            daemon.server_status("plain").to_string(),
+            daemon.server_status("crlf").to_string(),
+        );
+        (plain.contains("execut") && crlf.contains("crlf.sh")).then_some(())
+    });
+}
+
 /// A child that another hand ends is made anew for the next call.
 #[test]
 fn pro_3_one_instance_after_a_crash() {

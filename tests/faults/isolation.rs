@@ -121,6 +121,35 @@ fn iso_4_slow_starters_start_together() {
 }
 
 #[test]
+fn iso_5_the_start_limit_of_a_server() {
+    let slow = Fake::echo("slow", ServerKind::StdioLegacy).set(
+        "start",
+        json!([{ "stderr": "still compiling" }, { "gate": "never" }]),
+    );
+    let good = Fake::echo("good", ServerKind::StdioLegacy);
+    let daemon = Setup::new()
+        .server(&slow, json!({ "start_timeout": "1s" }))
+        .server(&good, json!({}))
+        .set("start_wait", json!("500ms"))
+        .start();
+    let host = Host::connect(&daemon, HostKind::Http);
+    host.wait_tool("good__echo");
+    until("the failure names server, limit and the last words", || {
+        let text = daemon.server_status("slow").to_string();
+        (text.contains("still compiling") && text.contains("1s")).then_some(())
+    });
+    until("a retry never runs two copies at once", || {
+        let alive = slow
+            .pids()
+            .into_iter()
+            .filter(|pid| crate::support::process::alive(*pid))
+            .count();
+        assert!(alive <= 1, "{alive} copies");
+        (slow.pids().len() >= 2).then_some(())
+    });
+}
+
+#[test]
 fn iso_6_a_capability_that_is_not_real() {
     let liar = Fake::echo("liar", ServerKind::StdioLegacy)
         .set(

@@ -3,7 +3,59 @@
 use serde_json::json;
 
 use crate::support::http;
-use crate::support::{Fake, Host, HostKind, ServerKind, Setup};
+use crate::support::{Fake, Host, HostKind, ServerKind, Setup, until};
+
+#[test]
+fn ses_1_a_server_forgets_its_sessions() {
+    let one = Fake::echo("one", ServerKind::HttpLegacy);
+    let two = Fake::echo("two", ServerKind::HttpLegacy);
+    let daemon = Setup::of(&[&one, &two]).start();
+    let host = Host::connect(&daemon, HostKind::Http);
+    host.wait_tools("both", |names| names.len() == 2);
+    host.call("one__echo", r#"{"n":1}"#).result();
+    host.call("two__echo", "{}").result();
+    let handshakes = (one.received("initialize").len(), two.received("initialize").len());
+    one.perform(json!(["forget_sessions"]));
+    // The call that met the lost session was refused before it ran. manifold repeats nothing: the host may.
+    let met = host.call("one__echo", r#"{"n":2}"#);
+    assert_eq!(met.error()["data"]["manifold"]["retryable"], true, "{}", met.raw);
+    host.call("one__echo", r#"{"n":3}"#).result();
+    host.call("two__echo", "{}").result();
+    assert!(one.received("initialize").len() > handshakes.0);
+    assert_eq!(
+        two.received("initialize").len(),
+        handshakes.1,
+        "another server was touched"
+    );
+}
+
+#[test]
+fn ses_2_a_lost_session_in_other_forms() {
+    for form in ["404", "400", "-32001"] {
+        let fake = Fake::echo("one", ServerKind::HttpLegacy).set("lost_as", json!(form));
+        let daemon = Setup::of(&[&fake]).start();
+        let host = Host::connect(&daemon, HostKind::Http);
+        host.wait_tool("one__echo");
+        host.call("one__echo", "{}").result();
+        fake.perform(json!(["forget_sessions"]));
+        let first = host.call("one__echo", "{}");
+        if form == "404" {
+            assert_eq!(
+                first.error()["data"]["manifold"]["retryable"],
+                true,
+                "{}",
+                first.raw
+            );
+        }
+        until("the server does not stay dead", || {
+            host.call("one__echo", "{}")
+                .value
+                .get("result")
+                .is_some()
+                .then_some(())
+        });
+    }
+}
 
 #[test]
 fn ses_4_the_daemon_is_restarted() {

@@ -493,14 +493,16 @@ impl Exchange<'_> {
     }
 
     fn forgotten(&self, status: Option<StatusCode>) -> CallFault {
-        let fault = self.fault(FaultKind::Lost, FORGOTTEN);
-        self.shared.forget(self.connection);
-        CallFault {
+        let fault = CallFault {
             status: status.map(|status| status.as_u16()),
             // Refused before it ran: the host is told that it may send the call again, which manifold never does.
             sent: false,
-            ..fault
-        }
+            ..self.fault(FaultKind::Lost, FORGOTTEN)
+        };
+        // First this call, then the connection with the calls that may have run.
+        self.connection.refuse(self.id, fault.clone());
+        self.shared.forget(self.connection);
+        fault
     }
 
     /// An answer that is not a stream.
