@@ -19,6 +19,7 @@ use crate::config;
 use crate::pipeline::port::{CallFault, CallLimits, FaultKind};
 use crate::revision::bridge::own_params;
 use crate::revision::{Family, Revision};
+use crate::runtime::tasks;
 use crate::session::CapabilitySet;
 use crate::wire::json::{items, quote, unquote};
 use crate::wire::{Kind, Member, Message};
@@ -41,6 +42,8 @@ pub struct Dialer {
     pub http: Option<Arc<HttpTarget>>,
     /// Standard error of the child that was started last, for messages about starts that fail.
     pub stderr: Mutex<Option<StderrTail>>,
+    /// Read while a start that failed is being cleared away.
+    pub ending: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// An open connection and what its handshake told.
@@ -141,6 +144,15 @@ impl Dialer {
         tail.map(|tail| last_words(&tail)).unwrap_or_default()
     }
 
+    fn closing(&self, connection: Arc<Connection>) -> Closing {
+        Closing(Some(connection), self.ending.clone())
+    }
+
+    /// Waits until nothing of a failed start is left: a retry never runs beside the copy before it.
+    pub async fn cleared(&self) {
+        drop(self.ending.write().await);
+    }
+
     /// The family that the configuration pins.
     #[must_use]
     pub fn pinned(&self) -> Option<Family> {
@@ -162,7 +174,7 @@ impl Dialer {
             // Some servers leave on a request they do not know: those are started again.
             let closing = match reusable.take().filter(Closing::is_alive) {
                 Some(closing) => closing,
-                None => Closing(Some(self.spawn(hooks).await?)),
+                None => self.closing(self.spawn(hooks).await?),
             };
             let Some(connection) = closing.0.clone() else {
                 continue;
@@ -249,7 +261,7 @@ impl Dialer {
         let mut faults: Vec<OpenFault> = Vec::new();
         for family in order {
             let connection = Connection::new(self.server.clone(), hooks.clone());
-            let closing = Closing(Some(connection.clone()));
+            let closing = self.closing(connection.clone());
             let link = StreamableLink::new(target.clone(), *family);
             connection.attach(Link::Streamable(link.clone()));
             match family {
@@ -297,7 +309,7 @@ impl Dialer {
         set: CapabilitySet,
     ) -> Result<Opened, OpenFault> {
         let connection = Connection::new(self.server.clone(), hooks.clone());
-        let closing = Closing(Some(connection.clone()));
+        let closing = self.closing(connection.clone());
         let link = SseLink::connect(target.clone(), &connection)
             .await
             .map_err(|fault| OpenFault::from_call("connect", fault))?;
@@ -471,7 +483,7 @@ fn secret(value: &config::SecretText) -> SecretOrString {
 }
 
 /// Closes a connection that did not make it through the handshake, so that no child is left behind.
-struct Closing(Option<Arc<Connection>>);
+struct Closing(Option<Arc<Connection>>, Arc<tokio::sync::RwLock<()>>);
 
 impl Closing {
     fn is_alive(&self) -> bool {
@@ -487,7 +499,14 @@ impl Closing {
 impl Drop for Closing {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
-            super::end(connection, "the handshake failed");
+            connection.close("the handshake failed");
+            let ending = self.1.clone().try_read_owned();
+            tasks::spawn("clear a failed start away", async move {
+                if let Some(link) = connection.link() {
+                    link.close().await;
+                }
+                drop(ending);
+            });
         }
     }
 }

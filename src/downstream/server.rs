@@ -332,6 +332,10 @@ impl Server {
     async fn supervise(self: Arc<Self>) {
         let mut backoff = Backoff::new(BackoffSettings::default(), quick_seed(&self.name));
         loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = self.dialer.cleared() => {}
+            }
             self.set_state(Phase::Starting, None, "starting");
             let attempt = tokio::select! {
                 () = self.stop.cancelled() => return,

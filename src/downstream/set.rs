@@ -101,6 +101,7 @@ impl DownstreamSet {
             stderr_lines: limits.stderr_lines,
             http,
             stderr: std::sync::Mutex::default(),
+            ending: Arc::default(),
         };
         Ok(Server::new(dialer.config.clone(), self.shared.clone(), dialer))
     }
