@@ -3,6 +3,8 @@
 //! It owns the pending table, which lives and dies with the connection, so a late answer of an old connection can
 //! never meet a new call. Readers call [`Connection::dispatch`], which never waits. Who may be called at all is
 //! decided before: [`DownstreamConnection::call`] takes a [`Permit`].
+//!
+//! It is long because the pending table is one secret: whatever adds to it or ends one of its calls is read together.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

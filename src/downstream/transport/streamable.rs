@@ -2,6 +2,8 @@
 //!
 //! [`Link`](crate::downstream::link::Link) calls it. A call runs in its caller's future: dropping it closes the
 //! stream. It owns the session id and the GET stream of the legacy family. It never repeats a request.
+//!
+//! It is long because one exchange shares its session, its resumption and its faults with the GET stream.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
