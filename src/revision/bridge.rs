@@ -173,3 +173,6 @@ pub fn inbound_error_code(code: i64, host: Family, method: &str) -> (i64, bool) 
         _ => (code, false),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -511,6 +511,3 @@ pub(super) async fn short_body(body: Incoming) -> Bytes {
         _ => Bytes::new(),
     }
 }
-
-#[cfg(test)]
-mod tests;

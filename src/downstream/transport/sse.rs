@@ -220,6 +220,3 @@ impl Shared {
         Err(fault)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -705,6 +705,3 @@ impl Exchange<'_> {
         Ok(Stream::Ended)
     }
 }
-
-#[cfg(test)]
-mod tests;
