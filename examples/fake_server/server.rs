@@ -1,4 +1,5 @@
 //! The server itself: sessions, the record, and the usual answer to every method.
+//! The file is long since the usual answers of both families are best read beside each other.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -378,7 +379,7 @@ impl Server {
         let mut result = result.to_owned();
         if context.modern && !result.contains("\"resultType\"") && result.starts_with('{') {
             let mut extra = r#""resultType":"complete""#.to_owned();
-            if cacheable && !result.contains("\"ttlMs\"") {
+            if (cacheable || result.contains("\"contents\":")) && !result.contains("\"ttlMs\"") {
                 extra.push_str(r#","ttlMs":0,"cacheScope":"public""#);
             }
             let comma = if result.trim_start_matches('{').trim_start().starts_with('}') {

@@ -14,6 +14,7 @@ mod support;
 mod audit;
 mod bad_hosts;
 mod calls;
+mod crossing;
 mod fidelity;
 mod habits;
 mod lifecycle;

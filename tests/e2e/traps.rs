@@ -1,4 +1,5 @@
 //! `traps.md`: where comparable gateways fail, each as a test on the built binary.
+//! The file is long since the table of traps is read as one.
 
 use serde_json::{Value, json};
 

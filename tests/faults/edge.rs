@@ -292,8 +292,7 @@ fn htt_9_hosts_and_origins_of_a_loopback_listener() {
     }
 }
 
-fn denied(session: &str) -> String {
-    let _ = session;
+fn denied() -> String {
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__delete","arguments":{}}}"#
         .to_owned()
 }
@@ -307,7 +306,7 @@ fn pol_5_a_denied_call_in_odd_clothes() {
         ("mcp-session-id", session.as_str()),
         ("mcp-protocol-version", "2025-11-25"),
     ];
-    let body = denied(&session);
+    let body = denied();
     let check = |mut exchange: Exchange, what: &str| {
         if exchange.status == 200 {
             let answer = exchange.answer();
@@ -419,4 +418,53 @@ fn aud_3_names_with_line_breaks() {
         record.to_string().contains("one__echo")
     });
     assert!(daemon.audit().iter().all(|record| record.get("forged").is_none()));
+}
+
+#[test]
+fn pol_1_a_denied_tool_by_every_name() {
+    let (fake, daemon, host) = rig();
+    for name in [
+        "one__delete",
+        "delete",
+        "two__delete",
+        "one/delete",
+        "one.delete",
+        "mcp__manifold__one__delete",
+    ] {
+        assert_eq!(host.call(name, "{}").code(), -32602, "{name}");
+    }
+    // In a batch of the revision that has them.
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"h","version":"1"}}}"#;
+    let session = http::post(&daemon.address(), &[http::BOTH, http::JSON], initialize)
+        .header("mcp-session-id")
+        .unwrap();
+    let headers = [http::BOTH, http::JSON, ("mcp-session-id", session.as_str())];
+    let batch = format!(r#"[{},{{"jsonrpc":"2.0","id":2,"method":"ping"}}]"#, denied());
+    let mut exchange = http::post(&daemon.address(), &headers, &batch);
+    assert_eq!(exchange.status, 200);
+    let text = exchange.text();
+    assert!(text.contains("Unknown tool"), "{text}");
+    assert!(fake.calls("delete").is_empty());
+}
+
+#[test]
+fn pol_3_the_same_tool_of_another_server() {
+    let one = Fake::echo("a", ServerKind::StdioLegacy).tool("delete", json!([]));
+    let two = Fake::echo("b", ServerKind::StdioLegacy).tool("delete", json!([]));
+    let policy =
+        json!({ "default": "allow", "rules": [{ "id": "d", "effect": "deny", "tools": ["a/delete"] }] });
+    let daemon = Setup::of(&[&one, &two]).set("policy", policy).start();
+    let host = Host::connect(&daemon, HostKind::Http);
+    host.wait_tool("b__delete");
+    host.call("b__delete", "{}").result();
+    assert_eq!(host.call("a__delete", "{}").code(), -32602);
+    daemon.reconfigure(|setup| setup.server(&one, json!({ "rename": { "delete": "tidy" } })));
+    host.call("b__delete", "{}").result();
+    for name in ["a__tidy", "a__delete"] {
+        assert_eq!(host.call(name, "{}").code(), -32602, "{name}");
+    }
+    host.wait_tools("a without its delete", |names| {
+        names == ["a__echo", "b__echo", "b__delete"]
+    });
+    assert!(one.calls("delete").is_empty());
 }

@@ -1,4 +1,5 @@
 //! Scripted hosts: every transport and family behind one set of verbs, each message kept as it came with its stream.
+//! The file is long since one host has one set of verbs, whatever its transport.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
