@@ -42,7 +42,7 @@ fn answer(text: &str, tools: usize) -> Option<String> {
             format!(r#"{{"tools":[{}]}}"#, all.join(","))
         }
         "tools/call" => {
-            let size = message["params"]["arguments"]["size"].as_u64().unwrap_or(20);
+            let size = message.pointer("/params/arguments/size").and_then(serde_json::Value::as_u64).unwrap_or(20);
             format!(r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#, "x".repeat(usize::try_from(size).ok()?))
         }
         "ping" => "{}".to_owned(),
