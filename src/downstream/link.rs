@@ -96,7 +96,7 @@ impl Link {
     /// Sends a notification or a response, ahead of queued requests; best effort.
     pub fn notify(&self, connection: &Arc<Connection>, message: Outgoing) {
         match self {
-            Self::Pipe(link) => link.send_urgent(message),
+            Self::Pipe(link) => link.send_urgent(connection, message),
             Self::Streamable(link) => link.notify(connection, message),
             Self::Sse(link) => link.notify(connection, message),
         }

@@ -294,3 +294,21 @@ async fn notices_outside_of_calls_are_reported() {
     assert_eq!(rig.reports.lists.load(Ordering::Relaxed), 1);
     assert_eq!(rig.reports.notices.load(Ordering::Relaxed), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_and_never_reads_is_given_up_and_holds_no_memory() {
+    let mut rig = Rig::new(calm());
+    let call = rig.call(Arc::default());
+    rig.received().await;
+    // Its standard input is never read from here on; each ping wants an answer.
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for _ in 0..20_000 {
+        if rig.connection.is_closed() {
+            break;
+        }
+        rig.say(ping).await;
+    }
+    let fault = call.await.unwrap().unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Lost);
+    assert!(fault.message.contains("does not read"), "{fault}");
+}

@@ -4,6 +4,7 @@
 //! reverse requests) overtake queued requests. A request whose call was cancelled while it was queued is never
 //! written. The reader never waits for anything but the next bytes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
@@ -21,6 +22,8 @@ use crate::wire::{Kind, Message, Outgoing, WireId};
 
 /// Requests that may wait for the writer; more wait at the sender, within their own limits.
 const QUEUE: usize = 64;
+/// Urgent messages that may wait. A server that causes more without reading any is given up.
+const URGENT: usize = 4096;
 /// How much is read at once.
 const READ: usize = 64 * 1024;
 /// Noise on standard output is reported this many times per connection, then only counted.
@@ -42,6 +45,7 @@ pub struct PipeLimits {
 pub struct PipeLink {
     requests: mpsc::Sender<(WireId, Outgoing)>,
     urgent: mpsc::UnboundedSender<Outgoing>,
+    urgent_waiting: Arc<AtomicUsize>,
     stop_writing: CancellationToken,
     process: Option<ProcessHandle>,
     stderr: Option<StderrTail>,
@@ -83,11 +87,19 @@ impl PipeLink {
     ) -> Self {
         let (requests, queued) = mpsc::channel(QUEUE);
         let (urgent, overtaking) = mpsc::unbounded_channel();
+        let urgent_waiting = Arc::new(AtomicUsize::new(0));
         let stop_writing = CancellationToken::new();
         let weak = Arc::downgrade(connection);
         tasks::spawn(
             "pipe writer",
-            write(weak.clone(), writer, queued, overtaking, stop_writing.clone()),
+            write(
+                weak.clone(),
+                writer,
+                queued,
+                overtaking,
+                urgent_waiting.clone(),
+                stop_writing.clone(),
+            ),
         );
         let ended = connection.end_token();
         let drained = CancellationToken::new();
@@ -95,6 +107,7 @@ impl PipeLink {
         Self {
             requests,
             urgent,
+            urgent_waiting,
             stop_writing,
             process: None,
             stderr: None,
@@ -114,8 +127,12 @@ impl PipeLink {
             .map_err(|_| CallFault::unsent(FaultKind::Lost, "the server's standard input is closed"))
     }
 
-    /// Queues a message ahead of all requests.
-    pub fn send_urgent(&self, message: Outgoing) {
+    /// Queues a message ahead of all requests. Never waits; a server that lets too many pile up is given up.
+    pub fn send_urgent(&self, connection: &Arc<Connection>, message: Outgoing) {
+        if self.urgent_waiting.fetch_add(1, Ordering::Relaxed) >= URGENT {
+            connection.close("it does not read its standard input");
+            return;
+        }
         let _ = self.urgent.send(message);
     }
 
@@ -160,6 +177,7 @@ async fn write(
     mut writer: impl AsyncWrite + Unpin,
     mut requests: mpsc::Receiver<(WireId, Outgoing)>,
     mut urgent: mpsc::UnboundedReceiver<Outgoing>,
+    waiting: Arc<AtomicUsize>,
     stop: CancellationToken,
 ) {
     /// Small messages are joined up to this size before they are written.
@@ -169,7 +187,10 @@ async fn write(
         let first = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            Some(message) = urgent.recv() => Some(message),
+            Some(message) = urgent.recv() => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                Some(message)
+            }
             request = requests.recv() => match request {
                 Some((id, body)) => admit(&connection, id, body),
                 None => break,
@@ -186,7 +207,10 @@ async fn write(
             }
             // Urgent ones first, again for each message.
             next = match urgent.try_recv() {
-                Ok(message) => Some(message),
+                Ok(message) => {
+                    waiting.fetch_sub(1, Ordering::Relaxed);
+                    Some(message)
+                }
                 Err(_) => match requests.try_recv() {
                     Ok((id, body)) => match admit(&connection, id, body) {
                         Some(body) => Some(body),
