@@ -306,10 +306,16 @@ impl Connection {
         self.pending
             .get(&id.0)
             .filter(|pending| pending.of_host)
-            .map(|pending| {
-                pending.active.store(self.now(), Ordering::Relaxed);
-                pending.sink.clone()
-            })
+            .map(|pending| pending.sink.clone())
+    }
+
+    /// The call of a progress message, whose idle limit begins anew. Nothing else that a server says may do that: a
+    /// server that only logs would hold its calls up to their maximum.
+    fn progressed(&self, id: WireId) -> Option<Arc<dyn CallSink>> {
+        if let Some(pending) = self.pending.get(&id.0) {
+            pending.active.store(self.now(), Ordering::Relaxed);
+        }
+        self.sink(id)
     }
 
     /// The call that a message without a token belongs to: the stream's own, else the only one in flight, else, on
@@ -435,7 +441,7 @@ impl Connection {
                 let sink = message
                     .raw(Member::ProgressToken)
                     .and_then(WireId::from_raw)
-                    .and_then(|token| self.sink(token));
+                    .and_then(|token| self.progressed(token));
                 match sink {
                     Some(sink) => sink.progress(message),
                     None => tracing::trace!(server = %self.server, "dropped progress of a call that is over"),

@@ -312,3 +312,21 @@ async fn a_server_that_asks_and_never_reads_is_given_up_and_holds_no_memory() {
     assert_eq!(fault.kind, FaultKind::Lost);
     assert!(fault.message.contains("does not read"), "{fault}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_only_logs_does_not_keep_its_call_alive() {
+    let mut rig = Rig::new(CallLimits {
+        idle: Duration::from_secs(3),
+        max: Duration::from_secs(100),
+    });
+    let call = rig.call(Arc::default());
+    rig.received().await;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        rig.say(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#)
+            .await;
+    }
+    let fault = call.await.unwrap().unwrap_err();
+    assert_eq!(fault.kind, FaultKind::TimedOut);
+    assert!(fault.message.contains("idle"), "{fault}");
+}
