@@ -380,11 +380,12 @@ impl Server {
             () = self.stop.cancelled() => None,
         };
         if let Some((listing, late)) = first {
+            // In this order: whoever sees the listing finds the server ready.
+            self.set_state(Phase::Ready, None, "ready");
             self.publish(None, listing);
             for kind in late {
                 self.mark_stale(None, kind);
             }
-            self.set_state(Phase::Ready, None, "ready");
             if connection
                 .facts()
                 .is_some_and(|facts| facts.family == Family::Modern)

@@ -148,6 +148,7 @@ impl Gateway {
             label: catalog.label(&name),
             open: Mutex::new(HashMap::new()),
             waiting: Arc::new(AtomicUsize::new(0)),
+            asked: AtomicUsize::new(0),
             me: me.clone(),
         });
         let family = connection.family();

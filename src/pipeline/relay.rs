@@ -14,6 +14,9 @@ use crate::session::{Caller, CapabilitySet, HostStream, Lane, LogLevel, ReverseA
 use crate::wire::json::{quote, unquote};
 use crate::wire::{HostId, Member, Message, Outgoing, Splice};
 
+/// Reverse requests that one call may make.
+const QUESTIONS: usize = 256;
+
 /// The way back of one call.
 #[derive(Debug)]
 pub struct CallRelay {
@@ -29,6 +32,8 @@ pub struct CallRelay {
     /// Open reverse requests: the server's id, ours towards the host.
     pub(super) open: Mutex<HashMap<HostId, u64>>,
     pub(super) waiting: Arc<AtomicUsize>,
+    /// Reverse requests of this call so far.
+    pub(super) asked: AtomicUsize,
     pub(super) me: Weak<Self>,
 }
 
@@ -62,6 +67,19 @@ impl CallSink for CallRelay {
         let Some(gateway) = self.gateway.upgrade() else {
             return;
         };
+        let before = self.asked.fetch_add(1, Ordering::Relaxed);
+        if before >= QUESTIONS {
+            // Recorded once: a flood of questions must not become a flood of records.
+            if before == QUESTIONS {
+                gateway.note_reverse(&self.server, Some(self.call), &self.caller, &message, "too_many");
+            }
+            let message = format!("one call may ask its host {QUESTIONS} times at most");
+            responder.reply(ReverseReply::Error {
+                code: -32603,
+                message,
+            });
+            return;
+        }
         let Some(session) = self.caller.session.clone() else {
             responder.reply(ReverseReply::Error {
                 code: -32602,

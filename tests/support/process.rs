@@ -15,6 +15,8 @@ pub struct Process {
     pub pid: u32,
     pub stdin: Mutex<Option<ChildStdin>>,
     pub log: Arc<Mutex<Vec<String>>>,
+    /// Reads stderr into the log; done when the last writer has closed it.
+    reader: Mutex<Option<std::thread::JoinHandle<()>>>,
     name: String,
 }
 
@@ -30,7 +32,7 @@ impl Process {
         let log = Arc::new(Mutex::new(Vec::new()));
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let kept = log.clone();
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut line = Vec::new();
             while stderr.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
                 let text = plain_text(&String::from_utf8_lossy(&line));
@@ -48,6 +50,7 @@ impl Process {
                 pid,
                 stdin: Mutex::new(stdin),
                 log,
+                reader: Mutex::new(Some(reader)),
                 name: name.to_owned(),
             },
             stdout,
@@ -153,6 +156,10 @@ pub fn run(command: &mut Command) -> (i32, String, String) {
     });
     let code = process.wait_exit("the command ends");
     let out = reader.join().unwrap();
+    // The exit may be seen before the last line was read.
+    if let Some(reader) = process.reader.lock().unwrap().take() {
+        reader.join().unwrap();
+    }
     let err = process.log_tail(10_000);
     (code, out, err)
 }
