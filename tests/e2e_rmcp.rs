@@ -1,8 +1,8 @@
 //! The Rust SDK as a host before the built binary with real servers behind it.
 //!
 //! `tests/real/run rmcp` installs the servers, starts a daemon and passes what it made in the environment:
-//! `MANIFOLD_REAL_FLEET` (a JSON file: the servers' own commands and their data), `MANIFOLD_REAL_URL` (the daemon's endpoint) and
-//! `MANIFOLD_REAL_STDIO` (the command of `manifold stdio`). Without it there is nothing to test against and the test says so.
+//! `REAL_FLEET` (a JSON file: the servers' own commands and their data), `REAL_URL` (the daemon's endpoint) and
+//! `REAL_STDIO` (the command of `manifold stdio`). Without it there is nothing to test against and the test says so.
 //! Each check is a line `ok - name` or `not ok - name: why`, as the other drivers print them.
 #![allow(
     clippy::unwrap_used,
@@ -242,7 +242,7 @@ struct Fleet {
 }
 
 fn fleet() -> Option<Fleet> {
-    let text = std::fs::read_to_string(std::env::var_os("MANIFOLD_REAL_FLEET")?).unwrap();
+    let text = std::fs::read_to_string(std::env::var_os("REAL_FLEET")?).unwrap();
     let fleet: Value = serde_json::from_str(&text).unwrap();
     let words = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
     let servers = fleet["servers"].as_object().unwrap().iter().map(|(name, spec)| {
@@ -254,13 +254,13 @@ fn fleet() -> Option<Fleet> {
             .unwrap_or_default();
         (name.clone(), Way::Command(command, env))
     });
-    let stdio: Value = serde_json::from_str(&std::env::var("MANIFOLD_REAL_STDIO").unwrap()).unwrap();
+    let stdio: Value = serde_json::from_str(&std::env::var("REAL_STDIO").unwrap()).unwrap();
     Some(Fleet {
         docs: PathBuf::from(fleet["docs"].as_str().unwrap()),
         repo: fleet["repo"].as_str().unwrap().to_owned(),
         servers: servers.collect(),
         ways: vec![
-            ("http", Way::Url(std::env::var("MANIFOLD_REAL_URL").unwrap())),
+            ("http", Way::Url(std::env::var("REAL_URL").unwrap())),
             ("stdio", Way::Command(words(&stdio), BTreeMap::new())),
         ],
     })
@@ -318,7 +318,7 @@ async fn scenarios(
     report
         .check(
             &named("tools are the servers' own, item for item"),
-            lists(direct, &through),
+            lists(direct, &through, legacy),
         )
         .await;
     let calls = [
@@ -422,7 +422,7 @@ async fn scenarios(
     report.check(&named("closes"), closed).await;
 }
 
-async fn lists(direct: &BTreeMap<String, Connection>, through: &Connection) -> Outcome {
+async fn lists(direct: &BTreeMap<String, Connection>, through: &Connection, legacy: bool) -> Outcome {
     let found: BTreeMap<String, Value> = through
         .service
         .list_all_tools()
@@ -435,6 +435,10 @@ async fn lists(direct: &BTreeMap<String, Connection>, through: &Connection) -> O
             let name = format!("{server}__{}", tool.name);
             let mut wanted = serde_json::to_value(&tool).unwrap();
             wanted["name"] = json!(name);
+            if !legacy && LEGACY_SERVERS.contains(&server.as_str()) {
+                // The modern schema has no such member.
+                wanted.as_object_mut().unwrap().remove("execution");
+            }
             // A modern host need not be shown what server-everything offers to some clients only.
             let Some(got) = found.get(&name) else {
                 expect(

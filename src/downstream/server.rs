@@ -197,13 +197,17 @@ impl Server {
         self.prefer_legacy.store(base.is_some(), Ordering::Release);
         let base = base.unwrap_or_default();
         self.base_set.fetch_or(base.bits(), Ordering::AcqRel);
-        if self.prefer_legacy.load(Ordering::Acquire)
-            && let Some(recorded) = self
+        if self.prefer_legacy.load(Ordering::Acquire) {
+            let recorded = self
                 .listings
                 .get(&self.base_set().bits())
-                .map(|listing| listing.clone())
-        {
-            self.base_listing.store(Some(recorded));
+                .map(|listing| listing.clone());
+            // What the modern side of a server said is no record for a host that will be served by its legacy side.
+            let of_base = self
+                .base_listing
+                .load_full()
+                .filter(|listing| listing.family() == Family::Legacy);
+            self.base_listing.store(recorded.or(of_base));
         }
         if let Some(server) = self.me.upgrade() {
             tasks::spawn("server supervisor", async move { server.supervise().await });

@@ -3,7 +3,7 @@
 //   tests/conformance/run [--bridge] [--fixture] [--prepare] [--binary PATH] [ROW...]
 //
 // The glue (suite runner, fixture server, configuration templates) lives in ../shared/conformance beside the checkout (or in
-// $MANIFOLD_SHARED/conformance) and is read only: it is copied to target/conformance, where npm installs the pinned suite once. Rows are the ways the fixture stands
+// $CONFORMANCE_SHARED/conformance) and is read only: it is copied to target/conformance, where npm installs the pinned suite once. Rows are the ways the fixture stands
 // behind the gateway. `--bridge` runs the rows that cross the revision families instead, `--fixture` runs every row against the
 // fixture alone (to see that the harness works), `--prepare` only installs. The results are compared with expected-failures.txt: an unexpected failure, an
 // unexpected pass and a scenario that did not run all fail the run. The last line is `N passed, N failed`.
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = resolve(HERE, '../..');
-const SHARED = resolve(process.env.MANIFOLD_SHARED ?? join(ROOT, '../shared'), 'conformance');
+const SHARED = resolve(process.env.CONFORMANCE_SHARED ?? join(ROOT, '../shared'), 'conformance');
 const WORK = join(ROOT, 'target/conformance');
 const ROW_LIMIT_MS = 240_000;
 
@@ -57,7 +57,7 @@ function giveUp(problem) {
 }
 
 function prepare() {
-  if (!existsSync(join(SHARED, 'run.mjs'))) giveUp(`The conformance harness is not at ${SHARED}; it is laid beside the checkout (or where MANIFOLD_SHARED says), nothing can be run without it.`);
+  if (!existsSync(join(SHARED, 'run.mjs'))) giveUp(`The conformance harness is not at ${SHARED}; it is laid beside the checkout (or where CONFORMANCE_SHARED says), nothing can be run without it.`);
   if (!options.fixture && !options.prepare && !existsSync(options.binary)) giveUp(`There is no binary at ${options.binary}; build it first (cargo build).`);
   mkdirSync(WORK, { recursive: true });
   for (const name of readdirSync(SHARED)) {

@@ -170,7 +170,7 @@ async function runRow(row) {
       }));
       ran.forEach((one, i) => collect(one, hosts[i]));
     } else if (row === 'rmcp') {
-      const { code, text } = await run('cargo', ['test', '--quiet', '--test', 'e2e_rmcp', 'real_servers', '--', '--nocapture', '--test-threads=1'], log, { env: { MANIFOLD_REAL_FLEET: fleet.file, MANIFOLD_REAL_URL: daemon.url, MANIFOLD_REAL_STDIO: JSON.stringify([options.binary, 'stdio', '--config', fleet.config()]) } });
+      const { code, text } = await run('cargo', ['test', '--quiet', '--test', 'e2e_rmcp', 'real_servers', '--', '--nocapture', '--test-threads=1'], log, { env: { REAL_FLEET: fleet.file, REAL_URL: daemon.url, REAL_STDIO: JSON.stringify([options.binary, 'stdio', '--config', fleet.config()]) } });
       collect({ code, text });
     }
     check('the daemon is alive after its hosts have left', daemon.ended() && 'it ended by itself');

@@ -121,20 +121,28 @@ async function open(spec, modern) {
   return peer;
 }
 
-const direct = new Map();
-for (const [server, spec] of Object.entries(options.fleet.servers)) direct.set(server, await open(spec, !LEGACY_SERVERS.includes(server)));
+/** The text of an object without one member. */
+function without(text, key) {
+  if (member(text, key) === undefined) return text;
+  return `{${[...parts(text)].filter(([its]) => its !== key).map(([its, value]) => `${JSON.stringify(its)}:${value}`).join(',')}}`;
+}
+
 for (const modern of [false, true]) {
   const era = modern ? 'modern' : 'legacy';
+  // Each server in the family in which manifold reaches it for such a host: the host's own, if the server has it.
+  const direct = new Map();
+  for (const [server, spec] of Object.entries(options.fleet.servers)) direct.set(server, await open(spec, modern && !LEGACY_SERVERS.includes(server)));
   const many = options.direct ? undefined : await open({ command: options.stdio[0], args: options.stdio.slice(1) }, modern);
   for (const [method, key, named] of [['tools/list', 'tools', true], ['prompts/list', 'prompts', true], ['resources/list', 'resources', false], ['resources/templates/list', 'resourceTemplates', false]]) {
     await report.check(`${era} host: each item of ${method} is the server's own text`, async () => {
       const items = new Set(many ? await many.items(method, key) : []);
       for (const [server, peer] of direct) {
-        if (!peer.modern && server !== 'everything' && key !== 'tools') continue;
+        if (['filesystem', 'memory'].includes(server) && key !== 'tools') continue;
         for (const item of await peer.items(method, key)) {
           const { name } = JSON.parse(item);
-          const wanted = named ? replaced(item, 'name', JSON.stringify(`${server}__${name}`)) : item;
-          assert(!many || items.has(wanted), `${wanted.slice(0, 400)} is not in the list; near it: ${[...items].find((its) => its.includes(name))?.slice(0, 400)}`);
+          let wanted = named ? replaced(item, 'name', JSON.stringify(`${server}__${name}`)) : item;
+          if (modern && !peer.modern) wanted = without(wanted, 'execution'); // not in the modern schema
+          assert(!many || items.has(wanted), `${wanted.slice(0, 600)} is not in the list; near it: ${[...items].find((its) => its.includes(`__${name}"`))?.slice(0, 600)}`);
         }
       }
     });

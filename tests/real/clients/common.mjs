@@ -156,14 +156,15 @@ const KINDS = [
 ];
 
 /** Lists: the union of what the servers list, each definition equal apart from the name (bytes.mjs looks at the bytes). */
-export async function listScenarios(report, sides, options, { complete = () => true } = {}) {
+export async function listScenarios(report, sides, options, { complete = () => true, expected: adapt = (_server, item) => item } = {}) {
   for (const [method, key, named] of KINDS) {
     await report.check(`${method} is the union of the servers' own, item for item`, async () => {
       const found = new Map((await listed(sides.tested.on(), method, key).catch(() => listedDirect(sides, options, method, key))).map((item) => [identity(item, named), item]));
       let expected = 0;
       for (const server of Object.keys(options.fleet.servers)) {
         for (const item of await listed(sides.plain.on(server), method, key)) {
-          const wanted = named ? { ...item, name: sides.tested.name(server, item.name) } : item;
+          const adapted = adapt(server, item);
+          const wanted = named ? { ...adapted, name: sides.tested.name(server, item.name) } : adapted;
           const got = found.get(identity(wanted, named));
           if (!got && !complete(server, item)) continue;
           assert(got, `${identity(wanted, named)} is not listed; there are ${[...found.keys()].join(', ')}`);

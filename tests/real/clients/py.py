@@ -169,6 +169,8 @@ async def scenarios(report, sides, options, legacy):
                 for item in await host.items(kind):
                     wanted = plain(item)
                     local = wanted["name"]
+                    if not legacy and server in LEGACY_SERVERS:
+                        wanted.pop("execution", None)  # the modern schema has none
                     if kind in ("tools", "prompts"):
                         wanted["name"] = sides.name(server, local)
                     if not sides.many:
