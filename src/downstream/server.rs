@@ -383,6 +383,8 @@ impl Server {
             () = connection.ended() => None,
             () = self.stop.cancelled() => None,
         };
+        // A connection that went meanwhile gave half a listing, which is none: what was known stays.
+        let first = first.filter(|(_, late)| late.is_empty() || !connection.is_closed());
         if let Some((listing, late)) = first {
             // In this order: whoever sees the listing finds the server ready.
             self.set_state(Phase::Ready, None, "ready");

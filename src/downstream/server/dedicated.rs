@@ -144,6 +144,10 @@ impl Server {
         let opened = opened.clone();
         tasks::spawn("first listing", async move {
             let (listing, late) = refresh::read_all(&opened.connection, &opened, &server.shared.limits).await;
+            if !late.is_empty() && opened.connection.is_closed() {
+                // The session went before the server had told everything: half a listing is none.
+                return;
+            }
             server.publish(Some(set), listing);
             for kind in late {
                 server.mark_stale(Some(set), kind);
@@ -161,7 +165,12 @@ impl Server {
         }
         match self.dial_legacy(set).await {
             Ok(opened) => {
-                let (listing, _) = refresh::read_all(&opened.connection, &opened, &self.shared.limits).await;
+                let (listing, late) =
+                    refresh::read_all(&opened.connection, &opened, &self.shared.limits).await;
+                if !late.is_empty() && opened.connection.is_closed() {
+                    *failed = Some(Instant::now());
+                    return;
+                }
                 self.publish(Some(set), listing);
                 if let Some(old) = self.spares.insert(set.bits(), opened.connection) {
                     super::super::end(old, "replaced");
