@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::link::{Link, RequestHead};
 use crate::pipeline::port::{CallFault, CallLimits, CallSink, FaultKind, Responder, ReverseReply};
-use crate::revision::bridge::{self};
+use crate::revision::bridge;
 use crate::revision::{Family, Revision};
 use crate::session::{CapabilitySet, Session};
 use crate::wire::json::quote;
@@ -40,8 +40,6 @@ pub enum Origin {
 pub trait Hooks: Send + Sync + std::fmt::Debug {
     /// A list of this kind changed (the method of the notification).
     fn list_changed(&self, connection: &Arc<Connection>, method: &str);
-    /// Our listen request was acknowledged.
-    fn acknowledged(&self, connection: &Arc<Connection>, message: &Message);
     /// A notification outside of calls.
     fn notice(&self, connection: &Arc<Connection>, message: Message);
     /// A reverse request that no call can be named for.
@@ -55,8 +53,6 @@ pub trait Hooks: Send + Sync + std::fmt::Debug {
 /// What is fixed when a connection has been opened.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The server name.
-    pub server: Arc<str>,
     /// The family it speaks.
     pub family: Family,
     /// The revision it speaks.
@@ -242,8 +238,7 @@ impl Connection {
                 }));
             }
         }
-        let open: Vec<(HostId, Option<Weak<dyn CallSink>>)> = self.lock_reverse().drain().collect();
-        drop(open);
+        self.lock_reverse().clear();
         self.hooks.closed(self, why);
     }
 
@@ -451,7 +446,8 @@ impl Connection {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => self.hooks.list_changed(self, &method),
-            "notifications/subscriptions/acknowledged" => self.hooks.acknowledged(self, &message),
+            // Our own listen request: nobody waits for the acknowledgement.
+            "notifications/subscriptions/acknowledged" => {}
             "notifications/message" => match self.attribute(origin) {
                 Some(sink) => sink.notice(message),
                 None => self.hooks.notice(self, message),

@@ -465,7 +465,6 @@ impl Dialer {
         capabilities: CapabilitySet,
     ) {
         connection.settle(Facts {
-            server: self.server.clone(),
             family,
             revision,
             capabilities,

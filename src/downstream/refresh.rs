@@ -25,8 +25,8 @@ use crate::wire::{Kind, Member};
 pub struct Wanted {
     /// Bits of the capability set; `None` for the base connection.
     pub set: Option<u16>,
-    /// The list's method.
-    pub kind: &'static str,
+    /// Which list.
+    pub kind: ListKind,
 }
 
 /// How long the first reading waits for one list before it goes on without it.
@@ -34,22 +34,14 @@ const FIRST: Duration = Duration::from_secs(3);
 /// How long any later page may take.
 const LATER: Duration = Duration::from_secs(30);
 
-/// The methods of all lists.
-pub const KINDS: [&str; 4] = [
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-];
-
 /// The lists that a `list_changed` notification speaks of.
 #[must_use]
-pub fn kinds_of(method: &str) -> Vec<&'static str> {
+pub fn kinds_of(method: &str) -> &'static [ListKind] {
     match method {
-        "notifications/tools/list_changed" => vec!["tools/list"],
-        "notifications/prompts/list_changed" => vec!["prompts/list"],
-        "notifications/resources/list_changed" => vec!["resources/list", "resources/templates/list"],
-        _ => Vec::new(),
+        "notifications/tools/list_changed" => &[ListKind::Tools],
+        "notifications/prompts/list_changed" => &[ListKind::Prompts],
+        "notifications/resources/list_changed" => &[ListKind::Resources, ListKind::Templates],
+        _ => &[],
     }
 }
 
@@ -83,25 +75,19 @@ async fn read_list(
             .own_request(kind.method(), &params, None, Some(limit))
             .await
         {
-            Ok(message) if message.kind() == Kind::Result => {
-                let result = message
-                    .payload()
-                    .map(|span| message.slice(span))
-                    .unwrap_or_default();
-                match reader.add(&result) {
-                    Ok(Some(cursor)) => {
-                        params = format!("{{\"cursor\":{}}}", String::from_utf8_lossy(&cursor));
-                        continue;
-                    }
-                    Ok(None) => {
-                        return Read {
-                            reader,
-                            complete: true,
-                        };
-                    }
-                    Err(fault) => fault.to_string(),
+            Ok(message) if message.kind() == Kind::Result => match reader.add(&result_bytes(&message)) {
+                Ok(Some(cursor)) => {
+                    params = format!("{{\"cursor\":{}}}", String::from_utf8_lossy(&cursor));
+                    continue;
                 }
-            }
+                Ok(None) => {
+                    return Read {
+                        reader,
+                        complete: true,
+                    };
+                }
+                Err(fault) => fault.to_string(),
+            },
             Ok(message) => format!(
                 "error {}: {}",
                 message.error_code().unwrap_or_default(),
@@ -121,11 +107,12 @@ async fn read_list(
 }
 
 /// Reads everything after a handshake. The second value names the lists that were too slow and should be read again.
+/// `None` if the connection went before the server had told everything: half a listing is none.
 pub async fn read_all(
     connection: &Arc<Connection>,
     opened: &Opened,
     limits: &config::Limits,
-) -> (Listing, Vec<&'static str>) {
+) -> Option<(Listing, Vec<ListKind>)> {
     let mut listing = Listing::from_handshake(opened.revision, &opened.result);
     let kinds: Vec<ListKind> = ListKind::ALL
         .into_iter()
@@ -140,29 +127,26 @@ pub async fn read_all(
     let mut late = Vec::new();
     for (kind, read) in kinds.iter().zip(reads) {
         if !read.complete {
-            late.push(kind.method());
+            late.push(*kind);
         }
         report(connection, read.reader.finish(&mut listing));
     }
-    (listing, late)
+    let cut = !late.is_empty() && connection.is_closed();
+    (!cut).then_some((listing, late))
 }
 
 /// Reads some lists again; one that fails keeps what was known.
 pub async fn read_kinds(
     connection: &Arc<Connection>,
     old: &Listing,
-    methods: &[&'static str],
+    kinds: &[ListKind],
     limits: &config::Limits,
 ) -> Listing {
     let mut listing = old.clone();
-    let kinds: Vec<ListKind> = methods
-        .iter()
-        .filter_map(|method| ListKind::of_method(method))
-        .filter(|kind| listing.offers.serves(*kind))
-        .collect();
     let reads = join_all(
         kinds
             .iter()
+            .filter(|kind| old.offers.serves(**kind))
             .map(|kind| read_list(connection, *kind, item_limits(limits), LATER)),
     )
     .await;

@@ -268,28 +268,40 @@ impl Server {
     }
 
     async fn dial(&self, set: CapabilitySet) -> Result<Opened, OpenFault> {
-        self.starts.fetch_add(1, Ordering::Relaxed);
-        let limit = self.config.start_timeout;
         let legacy =
             self.prefer_legacy.load(Ordering::Acquire) || self.known_family() == Some(Family::Legacy);
         let prefer = if legacy { Family::Legacy } else { Family::Modern };
-        match tokio::time::timeout(limit, self.dialer.open(&self.hooks(), set, prefer)).await {
+        let hooks = self.hooks();
+        self.in_time(self.dialer.open(&hooks, set, prefer)).await
+    }
+
+    /// One counted attempt to open a connection, within `start_timeout`.
+    async fn in_time(
+        &self,
+        attempt: impl Future<Output = Result<Opened, OpenFault>>,
+    ) -> Result<Opened, OpenFault> {
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        let limit = self.config.start_timeout;
+        match tokio::time::timeout(limit, attempt).await {
             Ok(done) => done,
-            Err(_) => Err(self.too_slow()),
+            Err(_) => Err(OpenFault {
+                stage: "handshake",
+                kind: FaultKind::TimedOut,
+                message: format!(
+                    "it was not ready within start_timeout ({limit:?}){}",
+                    self.dialer.last_words()
+                ),
+                modern_error: false,
+            }),
         }
     }
 
-    fn too_slow(&self) -> OpenFault {
-        OpenFault {
-            stage: "handshake",
-            kind: FaultKind::TimedOut,
-            message: format!(
-                "it was not ready within start_timeout ({:?}){}",
-                self.config.start_timeout,
-                self.dialer.last_words()
-            ),
-            modern_error: false,
-        }
+    /// A failed attempt in words that name the server.
+    fn failure(&self, fault: &OpenFault) -> String {
+        format!(
+            "server \"{}\" failed at {}: {}",
+            self.name, fault.stage, fault.message
+        )
     }
 
     /// A connection for legacy hosts: to a server that may have both sides, only its legacy one will do.
@@ -297,12 +309,8 @@ impl Server {
         if self.known_family() != Some(Family::Modern) {
             return self.dial(set).await;
         }
-        self.starts.fetch_add(1, Ordering::Relaxed);
-        let limit = self.config.start_timeout;
-        let opened = match tokio::time::timeout(limit, self.dialer.open_legacy(&self.hooks(), set)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(self.too_slow()),
-        };
+        let hooks = self.hooks();
+        let opened = self.in_time(self.dialer.open_legacy(&hooks, set)).await;
         if let Err(fault) = &opened
             && matches!(fault.kind, FaultKind::Malformed | FaultKind::Lost)
         {
@@ -351,10 +359,7 @@ impl Server {
                     self.serve(opened).await;
                 }
                 Err(fault) => {
-                    let detail = format!(
-                        "server \"{}\" failed at {}: {}",
-                        self.name, fault.stage, fault.message
-                    );
+                    let detail = self.failure(&fault);
                     self.set_state(Phase::Failed, Some(fault.stage), &detail);
                     self.note_listed();
                 }
@@ -379,12 +384,10 @@ impl Server {
         // Notices that arrive while the first listing is read make it stale, and it is read again.
         self.base.store(Some(connection.clone()));
         let first = tokio::select! {
-            first = refresh::read_all(&connection, &opened, &self.shared.limits) => Some(first),
+            first = refresh::read_all(&connection, &opened, &self.shared.limits) => first,
             () = connection.ended() => None,
             () = self.stop.cancelled() => None,
         };
-        // A connection that went meanwhile gave half a listing, which is none: what was known stays.
-        let first = first.filter(|(_, late)| late.is_empty() || !connection.is_closed());
         if let Some((listing, late)) = first {
             // In this order: whoever sees the listing finds the server ready.
             self.set_state(Phase::Ready, None, "ready");

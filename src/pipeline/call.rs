@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
-use super::catalogs::CatalogKey;
-use super::fault::{Fault, Side, result};
-use super::gateway::{Gateway, SERVER_INFO, audit_caller, reply_fault};
+use super::fault::{Fault, result};
+use super::gateway::{Gateway, reply_fault};
 use super::outcome::CallRecord;
 use super::port::{CallFault, FaultKind, OutboundCall};
 use super::relay::CallRelay;
 use super::service::{HostRequest, Reply};
+use crate::catalog::Catalog;
+use crate::catalog::page::SERVER_INFO;
 use crate::policy::{Bound, decide};
 use crate::revision::{Family, bridge};
 use crate::session::Caller;
@@ -164,7 +165,7 @@ impl Gateway {
         drop(relay);
         match outcome {
             Ok(answer) => {
-                let reply = self.translate(&request, method, &name, family, &bound, free_output, &answer);
+                let reply = self.translate(&request, method, &catalog, family, &bound, free_output, &answer);
                 record.answered(&answer, reply.message.as_ref().map_or(0, Outgoing::len));
                 reply
             }
@@ -204,20 +205,20 @@ impl Gateway {
         &self,
         request: &HostRequest,
         method: &str,
-        server: &Arc<str>,
+        catalog: &Catalog,
         family: Family,
         bound: &Bound,
         free_output: bool,
         answer: &Message,
     ) -> Reply {
-        let (caller, message) = (&request.caller, &request.message);
+        let (caller, message, server) = (&request.caller, &request.message, bound.server());
         let host = caller.revision.family();
         let mut splice = Splice::new();
         if let (Some(own), Some(id)) = (answer.id_span(), message.id()) {
             splice.replace(own, id.raw().clone());
         }
         if answer.kind() == Kind::Error {
-            return self.translate_error(host, method, answer, splice);
+            return translate_error(host, answer, splice);
         }
         let kind = answer
             .text(Member::ResultType)
@@ -246,66 +247,19 @@ impl Gateway {
             let sealed = self.seal_state(caller, server, message, method, state.of(answer.bytes()));
             splice.replace(state, quote(&sealed));
         }
-        if free_output && host == Family::Legacy && family == Family::Modern {
-            // That revision allows objects only; the text block carries the value.
-            if let Some(member) = answer.noted(Member::StructuredContent) {
+        // A legacy revision allows objects only; the text block carries the value.
+        let crossed = free_output && host == Family::Legacy && family == Family::Modern;
+        match answer.noted(Member::StructuredContent).filter(|_| crossed) {
+            // One member of an object can be removed; `resultType`, which a legacy host ignores, stays then.
+            Some(member) => {
                 splice.remove_member(answer.bytes(), member);
             }
-            if answer.noted(Member::ResultType).is_none() || answer.noted(Member::StructuredContent).is_none()
-            {
-                bridge::inbound_result(answer, host, family, method, &mut splice);
-            }
-        } else {
-            bridge::inbound_result(answer, host, family, method, &mut splice);
+            None => bridge::inbound_result(answer, host, family, method, &mut splice),
         }
-        let key = Self::key(caller);
-        self.publish_links(server, key, answer, &mut splice);
+        publish_links(catalog, server, answer, &mut splice);
         self.publish_task_ids(server, caller, bound.local(), answer, &mut splice);
         self.remember_links(server, caller, answer);
         Reply::ok(splice.apply(answer.bytes()))
-    }
-
-    fn translate_error(&self, host: Family, method: &str, answer: &Message, mut splice: Splice) -> Reply {
-        let code = answer.error_code().unwrap_or(-32603);
-        let (public, keep) = bridge::inbound_error_code(code, host, method);
-        if public != code
-            && let (Some(span), Some(error)) = (answer.span(Member::ErrorCode), answer.payload())
-        {
-            splice.replace(span, public.to_string());
-            if keep && answer.span(Member::ErrorData).is_none() {
-                splice.insert_members(
-                    answer.bytes(),
-                    error,
-                    format!("\"data\":{{\"original\":{{\"code\":{code}}}}}"),
-                );
-            }
-        }
-        let status = match public {
-            -32021 => 400,
-            -32601 => 404,
-            _ => 200,
-        };
-        Reply {
-            status,
-            message: Some(splice.apply(answer.bytes())),
-        }
-    }
-
-    pub(super) fn publish_links(
-        &self,
-        server: &Arc<str>,
-        key: CatalogKey,
-        message: &Message,
-        splice: &mut Splice,
-    ) {
-        let catalog = self.catalog(key);
-        if let (Some(position), Some(payload)) = (catalog.position(server), message.payload())
-            && catalog.rewrites_uris(position)
-        {
-            for (span, text) in catalog.rewrite_links(position, message.bytes(), payload) {
-                splice.replace(span, text);
-            }
-        }
     }
 
     /// Remembers which server named a URI in a `resource_link`, so that it can be read although nobody lists it.
@@ -393,6 +347,42 @@ impl Gateway {
     }
 }
 
+/// A server's error as the host must see it.
+fn translate_error(host: Family, answer: &Message, mut splice: Splice) -> Reply {
+    let code = answer.error_code().unwrap_or(-32603);
+    let (public, keep) = bridge::inbound_error_code(code, host);
+    if public != code
+        && let (Some(span), Some(error)) = (answer.span(Member::ErrorCode), answer.payload())
+    {
+        splice.replace(span, public.to_string());
+        if keep && answer.span(Member::ErrorData).is_none() {
+            splice.insert_members(
+                answer.bytes(),
+                error,
+                format!("\"data\":{{\"original\":{{\"code\":{code}}}}}"),
+            );
+        }
+    }
+    let status = match public {
+        -32021 => 400,
+        -32601 => 404,
+        _ => 200,
+    };
+    Reply {
+        status,
+        message: Some(splice.apply(answer.bytes())),
+    }
+}
+
+/// Makes the links in a message of this server public.
+pub(super) fn publish_links(catalog: &Catalog, server: &str, message: &Message, splice: &mut Splice) {
+    if let (Some(position), Some(payload)) = (catalog.position(server), message.payload()) {
+        for (span, text) in catalog.rewrite_links(position, message.bytes(), payload) {
+            splice.replace(span, text);
+        }
+    }
+}
+
 /// Whether this pair of families can carry this request; the rest is bridging.
 fn crossing(
     caller: &Caller,
@@ -411,7 +401,7 @@ fn crossing(
         );
         Err(Fault::not_offered(server, text))
     };
-    if method.starts_with("resources/subscribe") || method == "resources/unsubscribe" {
+    if matches!(method, "resources/subscribe" | "resources/unsubscribe") {
         return not("subscriptions");
     }
     if method.starts_with("tasks/") || message.span(Member::Task).is_some() {
@@ -445,18 +435,4 @@ fn empty_completion(family: Family) -> Outgoing {
             "{{\"resultType\":\"complete\",{values},\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{SERVER_INFO}}}}}"
         )),
     }
-}
-
-/// Blame for a refusal, as audit records say it.
-pub(super) fn side(fault: &Fault) -> &'static str {
-    match fault.side {
-        Side::Host => "host",
-        Side::Downstream => "downstream",
-        Side::Manifold => "manifold",
-    }
-}
-
-/// The caller of a record.
-pub(super) fn record_caller(caller: &Caller) -> Arc<crate::audit::Caller> {
-    Arc::new(audit_caller(caller))
 }

@@ -15,9 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::catalogs::{CatalogKey, Catalogs, Settings};
 use super::fault::{Fault, result};
 use super::listen::Listener;
+use super::outcome::{audit_caller, callee};
 use super::port::{Downstream, Downstreams};
 use super::service::{HostRequest, HostService, Initialize, Reply};
 use crate::audit::{self, AuditLog, Event, Record};
+use crate::catalog::page::{ListRequest, SERVER_INFO};
 use crate::catalog::{Catalog, ListKind};
 use crate::clock::SharedClock;
 use crate::crypto::Sealer;
@@ -26,13 +28,6 @@ use crate::revision::{Family, Revision};
 use crate::session::{Caller, HostTransport, Lane, LogLevel, ReverseVerdict, Session};
 use crate::wire::json::quote;
 use crate::wire::{HostId, Member, Message, Outgoing, WireId};
-
-/// What manifold says of itself.
-pub const SERVER_INFO: &str = concat!(
-    "{\"name\":\"manifold\",\"version\":\"",
-    env!("CARGO_PKG_VERSION"),
-    "\"}"
-);
 
 /// Identity key and URI, to the server that named it.
 pub(super) type Links = HashMap<(Arc<str>, String), Arc<str>>;
@@ -221,12 +216,8 @@ impl Gateway {
         let Err(refusal) = decide(&bound) else { return true };
         self.audit.record(Record {
             call,
-            caller: Some(Arc::new(audit_caller(caller))),
-            callee: Some(Arc::new(audit::Callee {
-                server: server.clone(),
-                transport: None,
-                revision: None,
-            })),
+            caller: Some(audit_caller(caller)),
+            callee: Some(callee(server)),
             method: message.method().map(|method| method.into_owned().into()),
             kind: Some(PolicyKind::Reverse),
             local: Some(refusal.local().clone()),
@@ -267,12 +258,8 @@ impl Gateway {
     ) {
         self.audit.record(Record {
             call,
-            caller: Some(Arc::new(audit_caller(caller))),
-            callee: Some(Arc::new(audit::Callee {
-                server: server.clone(),
-                transport: None,
-                revision: None,
-            })),
+            caller: Some(audit_caller(caller)),
+            callee: Some(callee(server)),
             method: message.method().map(|method| method.into_owned().into()),
             detail: Some(what.into()),
             ..Record::new(Event::ReverseRequest)
@@ -323,7 +310,7 @@ impl Gateway {
                 return reply_fault(&request.message, &Fault::method(kind.method()));
             }
         }
-        let wanted = crate::catalog::page::ListRequest {
+        let wanted = ListRequest {
             kind,
             family: caller.revision.family(),
             cursor: request.message.raw(Member::Cursor),
@@ -396,19 +383,6 @@ pub(super) fn reply_fault(message: &Message, fault: &Fault) -> Reply {
     }
 }
 
-/// The caller as audit records name it.
-pub(super) fn audit_caller(caller: &Caller) -> audit::Caller {
-    let given = |text: &Arc<str>| (!text.is_empty()).then(|| text.clone());
-    audit::Caller {
-        identity: caller.identity.clone(),
-        host: given(&caller.host_name),
-        host_version: given(&caller.host_version),
-        session: caller.session.as_ref().map(|session| session.label.clone()),
-        transport: caller.transport.as_str(),
-        revision: Some(caller.revision.as_str().into()),
-    }
-}
-
 impl HostService for Gateway {
     fn request(self: Arc<Self>, request: HostRequest) -> BoxFuture<'static, Reply> {
         Box::pin(async move {
@@ -473,7 +447,7 @@ impl HostService for Gateway {
         if verdict == ReverseVerdict::Unknown {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             self.audit.record(Record {
-                caller: Some(Arc::new(audit_caller(caller))),
+                caller: Some(audit_caller(caller)),
                 detail: Some("an answer to a request that was never made to this host".into()),
                 ..Record::new(Event::Rejected)
             });

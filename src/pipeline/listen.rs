@@ -5,13 +5,16 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
+use super::call::publish_links;
 use super::catalogs::CatalogKey;
 use super::fault::{Fault, result};
-use super::gateway::{Gateway, SERVER_INFO, reply_fault};
+use super::gateway::{Gateway, reply_fault};
+use super::outcome::callee;
 use super::port::{DownstreamEvents, Responder, ReverseReply};
 use super::relay::log_message;
 use super::service::{HostRequest, Reply};
-use crate::audit::{Callee, Event, Record};
+use crate::audit::{Event, Record};
+use crate::catalog::page::SERVER_INFO;
 use crate::policy::decide;
 use crate::revision::Family;
 use crate::session::reverse::withdrawal;
@@ -272,7 +275,7 @@ impl Gateway {
         message: &Message,
     ) -> Outgoing {
         let mut splice = Splice::new();
-        self.publish_links(server, key, message, &mut splice);
+        publish_links(&self.catalog(key), server, message, &mut splice);
         self.publish_task_ids(server, caller, "", message, &mut splice);
         splice.apply(message.bytes())
     }
@@ -315,8 +318,7 @@ pub fn concerns(watched: &str, changed: &str) -> bool {
 
 impl DownstreamEvents for Gateway {
     fn listings_changed(&self) {
-        self.catalogs.invalidate();
-        self.changed.notify_one();
+        self.apply_again();
     }
 
     fn resource_updated(&self, server: &Arc<str>, session: Option<&Arc<Session>>, message: &Message) {
@@ -421,11 +423,7 @@ impl DownstreamEvents for Gateway {
             Some(roots) => responder.reply(ReverseReply::Result(roots)),
             None => {
                 self.audit.record(Record {
-                    callee: Some(Arc::new(Callee {
-                        server: server.clone(),
-                        transport: None,
-                        revision: None,
-                    })),
+                    callee: Some(callee(server)),
                     method: message.method().map(|method| method.into_owned().into()),
                     detail: Some("refused: no host call is in flight that it could belong to".into()),
                     ..Record::new(Event::ReverseRequest)
@@ -454,11 +452,7 @@ impl DownstreamEvents for Gateway {
     fn state_changed(&self, server: &Arc<str>, state: &'static str, _detail: &str) {
         // The detail may quote the server: it is for the log, not for the record.
         self.audit.record(Record {
-            callee: Some(Arc::new(Callee {
-                server: server.clone(),
-                transport: None,
-                revision: None,
-            })),
+            callee: Some(callee(server)),
             state: Some(state),
             ..Record::new(Event::ServerState)
         });

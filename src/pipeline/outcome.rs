@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call::{record_caller, side};
 use super::fault::Fault;
 use super::gateway::Gateway;
 use super::port::{CallFault, DownstreamConnection, FaultKind};
@@ -37,6 +36,28 @@ fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
+/// The caller as audit records name it.
+pub(super) fn audit_caller(caller: &Caller) -> Arc<audit::Caller> {
+    let given = |text: &Arc<str>| (!text.is_empty()).then(|| text.clone());
+    Arc::new(audit::Caller {
+        identity: caller.identity.clone(),
+        host: given(&caller.host_name),
+        host_version: given(&caller.host_version),
+        session: caller.session.as_ref().map(|session| session.label.clone()),
+        transport: caller.transport.as_str(),
+        revision: Some(caller.revision.as_str().into()),
+    })
+}
+
+/// A server as audit records name it where no connection is concerned.
+pub(super) fn callee(server: &Arc<str>) -> Arc<Callee> {
+    Arc::new(Callee {
+        server: server.clone(),
+        transport: None,
+        revision: None,
+    })
+}
+
 impl CallRecord {
     pub(super) fn new(
         gateway: &Gateway,
@@ -51,7 +72,7 @@ impl CallRecord {
         let arguments = message.raw(Member::Arguments).and_then(|raw| audit.digest(raw));
         Self {
             number,
-            caller: record_caller(caller),
+            caller: audit_caller(caller),
             callee: None,
             server: bound.server().clone(),
             method: method.to_owned(),
@@ -145,7 +166,7 @@ impl CallRecord {
 
     pub(super) fn refused(&mut self, fault: &Fault) {
         let facts = ErrorFacts {
-            side: side(fault),
+            side: fault.side.as_str(),
             code: Some(fault.code.into()),
             rpc: Some(i64::from(fault.rpc)),
         };
@@ -174,12 +195,8 @@ pub(super) fn denied(
     refusal: &Refusal,
 ) {
     gateway.audit.record(Record {
-        caller: Some(record_caller(caller)),
-        callee: Some(Arc::new(Callee {
-            server: refusal.server().clone(),
-            transport: None,
-            revision: None,
-        })),
+        caller: Some(audit_caller(caller)),
+        callee: Some(callee(refusal.server())),
         method: Some(method.to_owned().into()),
         kind: Some(refusal.kind()),
         local: Some(refusal.local().clone()),
@@ -200,12 +217,12 @@ pub(super) fn denied(
 pub(super) fn rejected(gateway: &Gateway, caller: &Caller, message: &Message, method: &str, fault: &Fault) {
     let asked = message.text(Member::Name).or_else(|| message.text(Member::Uri));
     gateway.audit.record(Record {
-        caller: Some(record_caller(caller)),
+        caller: Some(audit_caller(caller)),
         method: Some(method.to_owned().into()),
         public: asked.map(|name| name.as_ref().into()),
         outcome: Some(Outcome::Error),
         error: Some(ErrorFacts {
-            side: side(fault),
+            side: fault.side.as_str(),
             code: Some(fault.code.into()),
             rpc: Some(i64::from(fault.rpc)),
         }),

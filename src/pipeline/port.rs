@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::catalog::listing::Listing;
@@ -274,10 +273,4 @@ pub struct CallLimits {
     pub idle: Duration,
     /// The call ends after this, progress or not.
     pub max: Duration,
-}
-
-/// The bytes of a JSON text for `Outgoing`, a small convenience of this seam.
-#[must_use]
-pub fn raw(text: impl Into<Bytes>) -> Outgoing {
-    Outgoing::from(text.into())
 }

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::gateway::Gateway;
 use super::port::{CallSink, Responder, ReverseReply};
-use crate::revision::Family;
 use crate::session::reverse::withdrawal;
 use crate::session::{Caller, CapabilitySet, HostStream, Lane, LogLevel, ReverseAnswer, Sent, Session};
 use crate::wire::json::{quote, unquote};
@@ -204,7 +203,7 @@ pub(super) fn need(message: &Message) -> Option<(CapabilitySet, &'static str)> {
 impl Gateway {
     /// Forwards a reverse request to a host. Returns our id if the host was asked; otherwise the server was refused.
     /// `done` runs when the host's answer has arrived or the session has ended.
-    #[allow(
+    #[expect(
         clippy::too_many_arguments,
         reason = "one step of the pipeline; each argument is a different party"
     )]
@@ -297,10 +296,4 @@ impl Gateway {
         self.note_reverse(server, call, caller, message, "asked");
         Some(id)
     }
-}
-
-/// Whether this family of host can be asked in mid-call on its own wire.
-#[must_use]
-pub fn can_be_asked(family: Family) -> bool {
-    family == Family::Legacy
 }

@@ -161,7 +161,7 @@ pub fn inbound_result(message: &Message, host: Family, server: Family, method: &
 
 /// What a server's error code becomes for a host: the code, and whether the original must be kept in `data`.
 #[must_use]
-pub fn inbound_error_code(code: i64, host: Family, method: &str) -> (i64, bool) {
+pub fn inbound_error_code(code: i64, host: Family) -> (i64, bool) {
     match (host, code) {
         (Family::Modern, -32002) => (-32602, false),
         // A modern host may only see the codes that its specification knows; -32020 and -32022 are between us and
@@ -169,7 +169,6 @@ pub fn inbound_error_code(code: i64, host: Family, method: &str) -> (i64, bool) 
         (Family::Modern, -32021) => (-32021, false),
         (Family::Modern, -32099..=-32020) => (-32603, true),
         (Family::Legacy, -32022..=-32020) => (-32603, true),
-        (Family::Legacy, -32602) if method == "resources/read" => (-32602, false),
         _ => (code, false),
     }
 }

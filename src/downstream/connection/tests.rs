@@ -22,7 +22,6 @@ impl Hooks for Reports {
     fn list_changed(&self, _: &Arc<Connection>, _: &str) {
         self.lists.fetch_add(1, Ordering::Relaxed);
     }
-    fn acknowledged(&self, _: &Arc<Connection>, _: &Message) {}
     fn notice(&self, _: &Arc<Connection>, _: Message) {
         self.notices.fetch_add(1, Ordering::Relaxed);
     }
@@ -78,7 +77,6 @@ impl Rig {
         };
         connection.attach(Link::Pipe(PipeLink::start(&connection, read, write, pipe)));
         connection.settle(Facts {
-            server: "s".into(),
             family: Family::Legacy,
             revision: Revision::newest_legacy(),
             capabilities: CapabilitySet::NONE,

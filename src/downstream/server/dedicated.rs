@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::connection::Connection;
 use super::super::handshake::Opened;
-use super::super::refresh::{self};
+use super::super::refresh;
 use super::*;
 use crate::config;
 use crate::pipeline::port::{CallFault, DownstreamConnection, FaultKind};
@@ -31,6 +31,11 @@ impl Server {
         }
     }
 
+    /// The place of this caller's own connection, if it has been used.
+    pub(super) fn slot(&self, caller: &Caller) -> Option<Arc<Slot>> {
+        self.slots.get(&self.slot_key(caller)?).map(|slot| slot.clone())
+    }
+
     pub(super) async fn open_dedicated(
         &self,
         caller: &Caller,
@@ -38,11 +43,7 @@ impl Server {
     ) -> Result<Arc<Connection>, CallFault> {
         let slot = self.slots.entry(key).or_default().clone();
         slot.last_used.store(self.seconds(), Ordering::Relaxed);
-        if let Some(connection) = slot
-            .current
-            .load_full()
-            .filter(|connection| !connection.is_closed())
-        {
+        if let Some(connection) = slot.open() {
             return Ok(connection);
         }
         let mut held = slot.connection.lock().await;
@@ -59,13 +60,10 @@ impl Server {
             Some((_, spare)) => spare,
             None => {
                 self.make_room()?;
-                let opened = self.dial_legacy(set).await.map_err(|fault| {
-                    let text = format!(
-                        "server \"{}\" failed at {}: {}",
-                        self.name, fault.stage, fault.message
-                    );
-                    CallFault::unsent(fault.kind, text)
-                })?;
+                let opened = self
+                    .dial_legacy(set)
+                    .await
+                    .map_err(|fault| CallFault::unsent(fault.kind, self.failure(&fault)))?;
                 self.learn(set, &opened);
                 opened.connection
             }
@@ -104,13 +102,7 @@ impl Server {
         if !again {
             return;
         }
-        let uris: Vec<String> = slot
-            .subscriptions
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect();
+        let uris: Vec<String> = slot.subscriptions().iter().cloned().collect();
         for uri in uris {
             let connection = connection.clone();
             tasks::spawn("restore subscription", async move {
@@ -143,11 +135,8 @@ impl Server {
         }
         let opened = opened.clone();
         tasks::spawn("first listing", async move {
-            let (listing, late) = refresh::read_all(&opened.connection, &opened, &server.shared.limits).await;
-            if !late.is_empty() && opened.connection.is_closed() {
-                // The session went before the server had told everything: half a listing is none.
-                return;
-            }
+            let read = refresh::read_all(&opened.connection, &opened, &server.shared.limits).await;
+            let Some((listing, late)) = read else { return };
             server.publish(Some(set), listing);
             for kind in late {
                 server.mark_stale(Some(set), kind);
@@ -165,12 +154,11 @@ impl Server {
         }
         match self.dial_legacy(set).await {
             Ok(opened) => {
-                let (listing, late) =
-                    refresh::read_all(&opened.connection, &opened, &self.shared.limits).await;
-                if !late.is_empty() && opened.connection.is_closed() {
+                let read = refresh::read_all(&opened.connection, &opened, &self.shared.limits).await;
+                let Some((listing, _)) = read else {
                     *failed = Some(Instant::now());
                     return;
-                }
+                };
                 self.publish(Some(set), listing);
                 if let Some(old) = self.spares.insert(set.bits(), opened.connection) {
                     super::super::end(old, "replaced");
@@ -198,10 +186,11 @@ impl Server {
             .map(|entry| entry.value().clone())
             .collect();
         for slot in old {
+            // Updates would be lost on a closed connection: one with subscriptions stays.
             if let Some(connection) = slot
                 .current
                 .load_full()
-                .filter(|connection| connection.calls_in_flight() == 0 && slot.watches_nothing())
+                .filter(|connection| connection.calls_in_flight() == 0 && slot.subscriptions().is_empty())
             {
                 slot.current.store(None);
                 super::super::end(connection, "idle");
@@ -217,12 +206,18 @@ impl Server {
 }
 
 impl Slot {
-    /// Whether the session has no subscription here; updates would be lost on a closed connection.
-    fn watches_nothing(&self) -> bool {
+    /// The connection, if it is open.
+    pub(super) fn open(&self) -> Option<Arc<Connection>> {
+        self.current
+            .load_full()
+            .filter(|connection| !connection.is_closed())
+    }
+
+    /// What a new connection must be told again.
+    pub(super) fn subscriptions(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.subscriptions
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .is_empty()
     }
 }
 
@@ -233,7 +228,6 @@ pub(super) struct Slot {
     pub(super) connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
     /// The same, for those who only want to know.
     pub(super) current: ArcSwapOption<Connection>,
-    /// What a new connection must be told again.
-    pub(super) subscriptions: Mutex<BTreeSet<String>>,
+    subscriptions: Mutex<BTreeSet<String>>,
     pub(super) last_used: AtomicU64,
 }

@@ -70,14 +70,8 @@ impl Downstream for Server {
         &'a self,
         caller: &'a Arc<Caller>,
     ) -> BoxFuture<'a, Result<Arc<dyn DownstreamConnection>, CallFault>> {
-        let open = self
-            .slot_key(caller)
-            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()));
-        if let Some(slot) = open
-            && let Some(connection) = slot
-                .current
-                .load_full()
-                .filter(|connection| !connection.is_closed())
+        if let Some(slot) = self.slot(caller)
+            && let Some(connection) = slot.open()
         {
             // A connection of its own serves the session, however the base connection is doing.
             slot.last_used.store(self.seconds(), Ordering::Relaxed);
@@ -108,15 +102,11 @@ impl Downstream for Server {
     }
 
     fn opened(&self, caller: &Arc<Caller>) -> Option<Arc<dyn DownstreamConnection>> {
-        let key = self.slot_key(caller)?;
+        self.slot_key(caller)?;
         if self.shared.single_host && self.known_family() == Some(Family::Legacy) {
             return self.base().map(|connection| connection as _);
         }
-        let slot = self.slots.get(&key).map(|slot| slot.clone())?;
-        slot.current
-            .load_full()
-            .filter(|connection| !connection.is_closed())
-            .map(|connection| connection as _)
+        self.slot(caller)?.open().map(|connection| connection as _)
     }
 
     fn admit(&self) -> BoxFuture<'_, Result<OwnedSemaphorePermit, CallFault>> {
@@ -169,36 +159,20 @@ impl Downstream for Server {
     }
 
     fn subscribed(&self, caller: &Arc<Caller>, uri: &str) -> bool {
-        let slot = self
-            .slot_key(caller)
-            .and_then(|key| self.slots.get(&key).map(|slot| slot.clone()));
-        slot.is_some_and(|slot| {
-            let uris = slot
-                .subscriptions
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            uris.iter()
+        self.slot(caller).is_some_and(|slot| {
+            slot.subscriptions()
+                .iter()
                 .any(|watched| crate::pipeline::listen::concerns(watched, uri))
         })
     }
 
     fn note_subscription(&self, caller: &Arc<Caller>, uri: &str, on: bool) {
         let Some(key) = self.slot_key(caller) else { return };
-        let slot = match on {
-            true => self.slots.entry(key).or_default().clone(),
-            false => match self.slots.get(&key).map(|slot| slot.clone()) {
-                Some(slot) => slot,
-                None => return,
-            },
-        };
-        let mut uris = slot
-            .subscriptions
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if on {
-            uris.insert(uri.to_owned());
-        } else {
-            uris.remove(uri);
+            let slot = self.slots.entry(key).or_default().clone();
+            slot.subscriptions().insert(uri.to_owned());
+        } else if let Some(slot) = self.slot(caller) {
+            slot.subscriptions().remove(uri);
         }
     }
 

@@ -31,11 +31,9 @@ impl Hooks for ServerHooks {
             .facts()
             .map_or(CapabilitySet::NONE, |facts| facts.capabilities);
         for kind in refresh::kinds_of(method) {
-            server.mark_stale((!is_base).then_some(set), kind);
+            server.mark_stale((!is_base).then_some(set), *kind);
         }
     }
-
-    fn acknowledged(&self, _: &Arc<Connection>, _: &Message) {}
 
     fn notice(&self, connection: &Arc<Connection>, message: Message) {
         let owner = connection.owner();

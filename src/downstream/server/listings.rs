@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::super::connection::Connection;
 use super::super::refresh::{self, Wanted};
 use super::*;
+use crate::catalog::ListKind;
 use crate::catalog::listing::Listing;
 use crate::revision::Family;
 use crate::runtime::tasks;
@@ -31,7 +32,7 @@ impl Server {
             let (Some(connection), Some(old)) = (connection, old) else {
                 continue;
             };
-            let kinds: Vec<&'static str> = wanted
+            let kinds: Vec<ListKind> = wanted
                 .iter()
                 .filter(|wanted| wanted.set == bits || (base_changed && wanted.set.is_none()))
                 .map(|wanted| wanted.kind)
@@ -98,7 +99,7 @@ impl Server {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(super) fn mark_stale(&self, set: Option<CapabilitySet>, kind: &'static str) {
+    pub(super) fn mark_stale(&self, set: Option<CapabilitySet>, kind: ListKind) {
         // A session's own connection with the base's capabilities has no listing of its own: the base's is meant.
         let set = set.filter(|set| !self.is_base_set(*set));
         self.lock_stale().insert(Wanted {
@@ -144,7 +145,7 @@ impl Server {
                     return;
                 }
                 // Whatever changed meanwhile was not told.
-                for kind in refresh::KINDS {
+                for kind in ListKind::ALL {
                     server.mark_stale(None, kind);
                 }
                 if began.elapsed() > Duration::from_secs(30) {

@@ -114,15 +114,12 @@ fn results_get_and_lose_what_one_family_has_alone() {
 
 #[test]
 fn error_codes_stay_within_what_a_host_knows() {
-    assert_eq!(
-        inbound_error_code(-32002, MODERN, "resources/read"),
-        (-32602, false)
-    );
-    assert_eq!(inbound_error_code(-32063, LEGACY, "tools/call"), (-32063, false));
-    assert_eq!(inbound_error_code(-32063, MODERN, "tools/call"), (-32603, true));
-    assert_eq!(inbound_error_code(-32021, MODERN, "tools/call"), (-32021, false));
-    assert_eq!(inbound_error_code(-32022, LEGACY, "tools/call"), (-32603, true));
-    assert_eq!(inbound_error_code(-32601, MODERN, "tools/call"), (-32601, false));
+    assert_eq!(inbound_error_code(-32002, MODERN), (-32602, false));
+    assert_eq!(inbound_error_code(-32063, LEGACY), (-32063, false));
+    assert_eq!(inbound_error_code(-32063, MODERN), (-32603, true));
+    assert_eq!(inbound_error_code(-32021, MODERN), (-32021, false));
+    assert_eq!(inbound_error_code(-32022, LEGACY), (-32603, true));
+    assert_eq!(inbound_error_code(-32601, MODERN), (-32601, false));
 }
 
 #[test]
