@@ -636,17 +636,18 @@ impl Server {
         let params: Value = serde_json::from_str(&context.params).unwrap_or_default();
         let id = context.id.clone().unwrap_or_default();
         let filter = params["notifications"].clone();
+        // Whoever has been acknowledged hears of everything from then on.
+        context.session.listeners.lock().unwrap().push(Listener {
+            id: id.clone(),
+            filter: filter.clone(),
+            reply: context.reply.clone(),
+        });
         context.reply.note(
             format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"notifications":{filter},"_meta":{{"{SUBSCRIPTION_KEY}":{id}}}}}}}"#
             )
             .as_bytes(),
         );
-        context.session.listeners.lock().unwrap().push(Listener {
-            id: id.clone(),
-            filter,
-            reply: context.reply.clone(),
-        });
         self.record.add(
             "event",
             &json!({ "name": "listening", "session": context.session.id }),

@@ -40,6 +40,8 @@ pub enum Origin {
 pub trait Hooks: Send + Sync + std::fmt::Debug {
     /// A list of this kind changed (the method of the notification).
     fn list_changed(&self, connection: &Arc<Connection>, method: &str);
+    /// The server has acknowledged the listen request that was sent last.
+    fn acknowledged(&self);
     /// A notification outside of calls.
     fn notice(&self, connection: &Arc<Connection>, message: Message);
     /// A reverse request that no call can be named for.
@@ -446,8 +448,7 @@ impl Connection {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => self.hooks.list_changed(self, &method),
-            // Our own listen request: nobody waits for the acknowledgement.
-            "notifications/subscriptions/acknowledged" => {}
+            "notifications/subscriptions/acknowledged" => self.hooks.acknowledged(),
             "notifications/message" => match self.attribute(origin) {
                 Some(sink) => sink.notice(message),
                 None => self.hooks.notice(self, message),

@@ -50,6 +50,13 @@ pub struct Shared {
     pub single_host: bool,
 }
 
+/// Resource URIs and task ids that hosts listen to, as the server says them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Watched {
+    uris: Vec<String>,
+    tasks: Vec<String>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Server {
@@ -79,7 +86,12 @@ pub struct Server {
     refresh: Notify,
     stale: Mutex<BTreeSet<Wanted>>,
     wake: Notify,
-    watched: watch::Sender<(Vec<String>, Vec<String>)>,
+    /// What hosts want to hear of.
+    watched: watch::Sender<Watched>,
+    /// What the server has acknowledged to tell of.
+    heard: watch::Sender<Watched>,
+    /// Acknowledgements of listen requests so far.
+    acknowledgements: watch::Sender<u64>,
     stop: CancellationToken,
     opened: Instant,
     /// When the supervisor was started.
@@ -119,7 +131,9 @@ impl Server {
             refresh: Notify::new(),
             stale: Mutex::new(BTreeSet::new()),
             wake: Notify::new(),
-            watched: watch::Sender::new((Vec::new(), Vec::new())),
+            watched: watch::Sender::new(Watched::default()),
+            heard: watch::Sender::new(Watched::default()),
+            acknowledgements: watch::Sender::new(0),
             stop: CancellationToken::new(),
             opened: Instant::now(),
             running_since: OnceLock::new(),

@@ -1,9 +1,11 @@
 //! `subscriptions/listen` and everything that servers say outside of calls.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{BoxFuture, join_all};
 
 use super::call::publish_links;
 use super::catalogs::CatalogKey;
@@ -43,9 +45,41 @@ pub struct Listener {
     resources: bool,
     uris: Vec<Watch>,
     tasks: Vec<Watch>,
+    /// What came before the acknowledgement, which must be the first message; `None` from then on.
+    held: Mutex<Option<Vec<Outgoing>>>,
 }
 
+/// How long the acknowledgement waits for servers that must listen to more; hosts expect it within a second.
+const SERVERS_LISTEN: Duration = Duration::from_millis(500);
+/// Notifications that are held until then.
+const HELD: usize = 256;
+
 impl Listener {
+    fn lock_held(&self) -> std::sync::MutexGuard<'_, Option<Vec<Outgoing>>> {
+        self.held
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn send(&self, message: Outgoing) {
+        match self.lock_held().as_mut() {
+            Some(held) if held.len() < HELD => held.push(message),
+            Some(_) => {}
+            None => {
+                self.stream.send(Lane::Notice, message);
+            }
+        }
+    }
+
+    /// Sends the acknowledgement, then what was held for it.
+    fn acknowledge(&self) {
+        let mut held = self.lock_held();
+        self.stream.send(Lane::Notice, acknowledgement(self));
+        for message in held.take().unwrap_or_default() {
+            self.stream.send(Lane::Notice, message);
+        }
+    }
+
     /// Sends a list notification if it was asked for.
     pub(super) fn list_changed(&self, method: &str) {
         let wanted = match method {
@@ -56,12 +90,9 @@ impl Listener {
         };
         if wanted {
             let id = String::from_utf8_lossy(&self.id);
-            self.stream.send(
-                Lane::Notice,
-                Outgoing::from(format!(
+            self.send(Outgoing::from(format!(
                     "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"_meta\":{{\"{SUBSCRIPTION}\":{id}}}}}}}"
-                )),
-            );
+                )));
         }
     }
 
@@ -93,7 +124,7 @@ impl Listener {
         if let Some(span) = span {
             splice.replace(span, quote(public));
         }
-        self.stream.send(Lane::Notice, splice.apply(message.bytes()));
+        self.send(splice.apply(message.bytes()));
     }
 }
 
@@ -106,7 +137,7 @@ struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.gateway.listeners.remove(&self.number);
-        self.gateway.update_watches();
+        drop(self.gateway.update_watches());
     }
 }
 
@@ -177,15 +208,27 @@ impl Gateway {
             resources: flag("resourcesListChanged"),
             uris,
             tasks,
+            held: Mutex::new(Some(Vec::new())),
         };
-        listener.stream.send(Lane::Notice, acknowledgement(&listener));
+        let listener = Arc::new(listener);
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.listeners.insert(number, Arc::new(listener));
+        self.listeners.insert(number, listener.clone());
         let _listening = Listening {
             gateway: self.clone(),
             number,
         };
-        self.update_watches();
+        // Once acknowledged, a host may change something at once and expects to hear of it.
+        let concerned = |server: &Arc<str>| {
+            let mut watches = listener.uris.iter().chain(&listener.tasks);
+            watches.any(|watch| watch.server == *server)
+        };
+        let waits = self.update_watches();
+        let waits = waits.into_iter().filter(|(server, _)| concerned(server));
+        let all = join_all(waits.map(|(_, heard)| heard));
+        if tokio::time::timeout(SERVERS_LISTEN, all).await.is_err() {
+            tracing::debug!("a server was slow to listen to more; the host is acknowledged all the same");
+        }
+        listener.acknowledge();
         self.closing.cancelled().await;
         if request.caller.transport == HostTransport::Stdio {
             request.stream.send(
@@ -203,8 +246,9 @@ impl Gateway {
         ))
     }
 
-    /// Tells every server what hosts watch on it now.
-    pub(super) fn update_watches(&self) {
+    /// Tells every server what hosts watch on it now; the futures resolve as the servers acknowledge it.
+    pub(super) fn update_watches(&self) -> Vec<(Arc<str>, BoxFuture<'static, ()>)> {
+        let mut waits = Vec::new();
         for server in self.servers() {
             let (mut uris, mut tasks) = (Vec::new(), Vec::new());
             for entry in self.listeners.iter() {
@@ -222,8 +266,9 @@ impl Gateway {
                 list.sort_unstable();
                 list.dedup();
             }
-            server.watch(uris, tasks);
+            waits.push((server.name().clone(), server.watch(uris, tasks)));
         }
+        waits
     }
 
     /// Rebuilds the catalogs whenever listings or settings change, and tells hosts whose view became another one.

@@ -224,7 +224,8 @@ pub trait Downstream: Send + Sync + Debug {
     /// The roots of the configuration, as the `result` of `roots/list`.
     fn roots(&self) -> Option<String>;
     /// Modern: what hosts listen to on this server from now on: resource URIs and task ids, as the server says them.
-    fn watch(&self, uris: Vec<String>, tasks: Vec<String>);
+    /// The future resolves once the server has acknowledged that it tells of all of it; it may be dropped.
+    fn watch(&self, uris: Vec<String>, tasks: Vec<String>) -> BoxFuture<'static, ()>;
     /// Whether this session has subscribed to this resource, or to one that it is a part of.
     fn subscribed(&self, caller: &Arc<Caller>, uri: &str) -> bool;
     /// Remembers a resource subscription of a session, so that a new connection can be told again.

@@ -233,6 +233,57 @@ crate::pairs!(resource_subscriptions, super::subscriptions, [
     modern_http_to_http: HttpModern -> HttpModern,
 ]);
 
+/// What changes once the host has its acknowledgement reaches it: it is not given before the server listens.
+fn heard_from_the_acknowledgement_on(host: HostKind, server: ServerKind) {
+    const URI: &str = "file:///watched";
+    let fake = Fake::new("one", server)
+        .resource(URI)
+        .tool("touch", json!([{ "resource_updated": URI }]))
+        .set("on", json!({ "subscriptions/listen": [{ "gate": "listen" }] }));
+    let daemon = Setup::of(&[&fake]).for_host(host);
+    let host = Host::connect(&daemon, host);
+    host.wait_tool("one__touch");
+    host.send(
+        "subscriptions/listen",
+        &format!(r#"{{"notifications":{{"resourceSubscriptions":["{URI}"]}}}}"#),
+    );
+    until("the server is asked to listen", || {
+        fake.received("subscriptions/listen")
+            .iter()
+            .any(|entry| entry.raw.contains(URI))
+            .then_some(())
+    });
+    let acknowledged = || {
+        !host
+            .with_method("notifications/subscriptions/acknowledged")
+            .is_empty()
+    };
+    let touch = || {
+        host.call("one__touch", r#"{"text":"x"}"#).result();
+    };
+    // Whoever is acknowledged may change something at once, here while the server does not listen yet.
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(100);
+    while !acknowledged() && std::time::Instant::now() < end {
+        std::thread::yield_now();
+    }
+    let early = acknowledged();
+    if early {
+        touch();
+    }
+    fake.release("listen");
+    host.wait_method("notifications/subscriptions/acknowledged");
+    if !early {
+        touch();
+    }
+    host.wait_method("notifications/resources/updated");
+    fake.assert_clean();
+}
+
+crate::pairs!(heard_from_the_acknowledgement, super::heard_from_the_acknowledgement_on, [
+    modern_http_to_stdio: HttpModern -> StdioModern,
+    modern_http_to_http: HttpModern -> HttpModern,
+]);
+
 /// Log messages at or above the session's level, those of a call to its caller only.
 #[test]
 fn log_messages() {

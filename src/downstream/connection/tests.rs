@@ -22,6 +22,7 @@ impl Hooks for Reports {
     fn list_changed(&self, _: &Arc<Connection>, _: &str) {
         self.lists.fetch_add(1, Ordering::Relaxed);
     }
+    fn acknowledged(&self) {}
     fn notice(&self, _: &Arc<Connection>, _: Message) {
         self.notices.fetch_add(1, Ordering::Relaxed);
     }

@@ -147,15 +147,22 @@ impl Downstream for Server {
         Some(format!("{{\"roots\":[{}]}}", roots.join(",")))
     }
 
-    fn watch(&self, uris: Vec<String>, tasks: Vec<String>) {
+    fn watch(&self, uris: Vec<String>, tasks: Vec<String>) -> BoxFuture<'static, ()> {
+        let wanted = Watched { uris, tasks };
         self.watched.send_if_modified(|now| {
-            let wanted = (uris, tasks);
             let changed = *now != wanted;
             if changed {
-                *now = wanted;
+                now.clone_from(&wanted);
             }
             changed
         });
+        let mut heard = self.heard.subscribe();
+        Box::pin(async move {
+            let all_of = |wanted: &[String], now: &[String]| wanted.iter().all(|one| now.contains(one));
+            let _ = heard
+                .wait_for(|now| all_of(&wanted.uris, &now.uris) && all_of(&wanted.tasks, &now.tasks))
+                .await;
+        })
     }
 
     fn subscribed(&self, caller: &Arc<Caller>, uri: &str) -> bool {

@@ -35,6 +35,12 @@ impl Hooks for ServerHooks {
         }
     }
 
+    fn acknowledged(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.acknowledgements.send_modify(|count| *count += 1);
+        }
+    }
+
     fn notice(&self, connection: &Arc<Connection>, message: Message) {
         let owner = connection.owner();
         match message.method().as_deref() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::connection::Connection;
 use super::super::refresh::{self, Wanted};
@@ -109,51 +110,88 @@ impl Server {
         self.refresh.notify_one();
     }
 
-    /// Keeps one `subscriptions/listen` open on a modern base connection, with the wanted URIs.
+    /// Keeps one `subscriptions/listen` open on a modern base connection, with what hosts want to hear of. When that
+    /// changes, the next stream is opened and acknowledged before the one that stands is given up, so that nothing
+    /// falls between the two.
     pub(super) fn listen(self: &Arc<Self>, connection: &Arc<Connection>) {
         let (server, connection) = (self.clone(), connection.clone());
         tasks::spawn("listen", async move {
-            let mut watched = server.watched.subscribe();
-            let mut delay = Duration::from_millis(200);
-            while !connection.is_closed() {
-                let uris = watched.borrow_and_update().clone();
-                let Some(filter) =
-                    refresh::listen_filter(server.base_listing.load().as_deref(), &uris.0, &uris.1)
-                else {
-                    tokio::select! {
-                        () = connection.ended() => return,
-                        done = watched.changed() => if done.is_err() { return } else { continue },
-                    }
-                };
-                let began = Instant::now();
-                let mut ask =
-                    std::pin::pin!(connection.own_request("subscriptions/listen", &filter, None, None));
-                let ended = tokio::select! {
-                    ended = &mut ask => Some(ended),
-                    done = watched.changed() => { if done.is_err() { return } None }
-                };
-                match ended {
-                    // Widened: the new stream opens at once, the dropped future closes the old one.
-                    None => continue,
-                    Some(Ok(message)) if message.kind() == crate::wire::Kind::Error => {
-                        tracing::debug!(server = %server.name, "the server refuses subscriptions/listen");
-                        return;
-                    }
-                    Some(_) => {}
-                }
-                if connection.is_closed() {
-                    return;
-                }
-                // Whatever changed meanwhile was not told.
-                for kind in ListKind::ALL {
-                    server.mark_stale(None, kind);
-                }
-                if began.elapsed() > Duration::from_secs(30) {
-                    delay = Duration::from_millis(200);
-                }
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_secs(30));
-            }
+            server.keep_listening(&connection).await;
+            server.heard.send_replace(Watched::default());
         });
+    }
+
+    async fn keep_listening(&self, connection: &Arc<Connection>) {
+        /// How long an acknowledgement may take before the new stream is trusted without one.
+        const ACKNOWLEDGED: Duration = Duration::from_secs(5);
+        const SHORTEST: Duration = Duration::from_millis(200);
+        let mut watched = self.watched.subscribe();
+        let mut acknowledged = self.acknowledgements.subscribe();
+        let mut delay = SHORTEST;
+        let mut began = Instant::now();
+        let mut standing = None;
+        while !connection.is_closed() {
+            let wanted = watched.borrow_and_update().clone();
+            let filter =
+                refresh::listen_filter(self.base_listing.load().as_deref(), &wanted.uris, &wanted.tasks);
+            let ended = match filter {
+                None => {
+                    standing = None;
+                    None
+                }
+                Some(filter) => {
+                    acknowledged.borrow_and_update();
+                    let stream = connection.clone();
+                    let mut opening = AbortOnDropHandle::new(tasks::spawn("listen stream", async move {
+                        stream
+                            .own_request("subscriptions/listen", &filter, None, None)
+                            .await
+                    }));
+                    tokio::select! {
+                        ended = &mut opening => Some(ended),
+                        // Wanted otherwise before it was acknowledged: what stands goes on until the next one is.
+                        done = watched.changed() => if done.is_err() { return } else { continue },
+                        _ = tokio::time::timeout(ACKNOWLEDGED, acknowledged.changed()) => {
+                            began = Instant::now();
+                            self.heard.send_replace(wanted);
+                            // The older stream ends here.
+                            standing = Some(opening);
+                            None
+                        }
+                    }
+                }
+            };
+            let ended = match (ended, standing.as_mut()) {
+                (Some(ended), _) => ended,
+                (None, None) => tokio::select! {
+                    () = connection.ended() => return,
+                    done = watched.changed() => if done.is_err() { return } else { continue },
+                },
+                (None, Some(stream)) => tokio::select! {
+                    ended = stream => ended,
+                    done = watched.changed() => if done.is_err() { return } else { continue },
+                },
+            };
+            standing = None;
+            if let Ok(Ok(message)) = &ended
+                && message.kind() == crate::wire::Kind::Error
+            {
+                tracing::debug!(server = %self.name, "the server refuses subscriptions/listen");
+                return;
+            }
+            if connection.is_closed() {
+                return;
+            }
+            // Whatever changed meanwhile was not told.
+            self.heard.send_replace(Watched::default());
+            for kind in ListKind::ALL {
+                self.mark_stale(None, kind);
+            }
+            if began.elapsed() > Duration::from_secs(30) {
+                delay = SHORTEST;
+            }
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(Duration::from_secs(30));
+        }
     }
 }
